@@ -1,0 +1,1 @@
+"""Faces of the core for other programs: the DSH host over stdio, settings, the prompt section."""

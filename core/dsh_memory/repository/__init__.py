@@ -1,0 +1,1 @@
+"""Reading and changing the memory repository on disk."""

@@ -1,0 +1,1 @@
+"""The Textual terminal UI over the core of dsh-memory."""
