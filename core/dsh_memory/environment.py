@@ -10,9 +10,6 @@ from datetime import UTC, datetime
 
 from dsh_memory.errors import RepoUnavailable
 
-#: Bodies over this are malformed records (`file-too-large`).
-MAX_RECORD_BYTES = 8 * 1024 * 1024
-
 
 def utc_now() -> datetime:
     """The clock of everything that is not a test."""
