@@ -1,7 +1,7 @@
 """Front matter at the level of bytes: find it, read it, change single fields of it, and write whole ones.
 
-Lines that a change does not concern are kept as they are, so BOM, line ends, comments, key order, unknown keys
-and the body stay what they were.
+Lines that a change does not concern are kept as they are, so BOM, line ends, comments, key order, unknown
+keys and the body stay what they were.
 """
 
 from __future__ import annotations
@@ -58,15 +58,15 @@ class Split:
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """A header that was read: its fields in order, and where they stand."""
+    """A header that was read: its fields by key, in order, and where they stand."""
 
     split: Split
-    fields: tuple[Field, ...]
+    fields: Mapping[str, Field]
 
     @property
     def values(self) -> dict[str, object]:
         """All fields as the grammar types them, in order."""
-        return {field.key: field.value for field in self.fields}
+        return {key: field.value for key, field in self.fields.items()}
 
 
 def split(data: bytes) -> Split:
@@ -103,7 +103,7 @@ def split(data: bytes) -> Split:
     return Split(bom, b"", None, b"", data[start:])
 
 
-def header_fields(header: bytes) -> list[Field]:
+def header_fields(header: bytes) -> dict[str, Field]:
     """Read the bytes between the fences; raises FrontMatterError (invalid-metadata, binary-file)."""
     if len(header) > MAX_HEADER_BYTES:  # guard: header-size
         raise FrontMatterError(
@@ -124,11 +124,11 @@ def parse(data: bytes) -> Header:
     parts = split(data)
     if parts.header is None:
         raise FrontMatterError("invalid-metadata", 1, "the file has no front matter")
-    return Header(parts, tuple(header_fields(parts.header)))
+    return Header(parts, header_fields(parts.header))
 
 
 def render(fields: Mapping[str, object], body: bytes, *, newline: bytes = b"\n") -> bytes:
-    """Write a whole file: known keys in canonical order, unknown ones as given after them, and the body as is.
+    """Write a whole file: known keys in canonical order, unknown ones as given after them, then the body.
 
     Raises ValueError for a value that the grammar cannot hold.
     """
@@ -157,9 +157,9 @@ def edit(data: bytes, changes: Mapping[str, object | None]) -> bytes:
     return b"".join((parts.bom, parts.opening, parts.header or b"", parts.closing, parts.body))
 
 
-def _change(lines: list[str], fields: Sequence[Field], key: str, value: object | None, tail: str) -> None:
+def _change(lines: list[str], fields: Mapping[str, Field], key: str, value: object | None, tail: str) -> None:
     """Apply one change to a header's lines (without their newline; `tail` is the CR of lines to add)."""
-    field = next((field for field in fields if field.key == key), None)
+    field = fields.get(key)
     if field is None:
         if value is not None:
             at = _place_for(key, fields, len(lines))
@@ -183,11 +183,11 @@ def _change(lines: list[str], fields: Sequence[Field], key: str, value: object |
             lines[first:end] = [line + tail for line in written]
 
 
-def _place_for(key: str, fields: Sequence[Field], end: int) -> int:
+def _place_for(key: str, fields: Mapping[str, Field], end: int) -> int:
     if key not in CANONICAL_ORDER:
         return end
     before = CANONICAL_ORDER[: CANONICAL_ORDER.index(key)]
-    predecessors = [field for field in fields if field.key in before]
+    predecessors = [field for field in fields.values() if field.key in before]
     if not predecessors:
         return 0
     nearest = max(predecessors, key=lambda field: before.index(field.key))

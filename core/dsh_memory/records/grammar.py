@@ -16,7 +16,7 @@ FIRST_HEADER_LINE: Final = 2
 CONSTANTS: Final[dict[str, bool | None]] = {"true": True, "false": False, "null": None, "~": None}
 # Longer integers and other spellings (013, 1e3, +5) stay the typed text: no reader may change them.
 NUMBER: Final = re.compile(r"-?(?:0|[1-9][0-9]{0,17})(?:\.[0-9]{1,30})?")
-_MARKED_STARTS: Final = frozenset("'\"[&*!|>")
+_MARKED_STARTS: Final = frozenset("'\"[{&*!|>")
 _LIST_OPENERS: Final = ("", "[]", "{}")
 _BLOCK_SCALAR_MODIFIERS: Final = frozenset("+-0123456789")
 
@@ -63,73 +63,78 @@ class Field(NamedTuple):
         return typed(self.raw, self.text)
 
 
-def parse_fields(header: str) -> list[Field]:
-    """Read the text between the fences into its fields, in order; raises FrontMatterError."""
+def parse_fields(header: str) -> dict[str, Field]:
+    """Read the text between the fences into its fields, by key and in order; raises FrontMatterError."""
     if "\r" in header:
         header = header.replace("\r\n", "\n")
-    fields: list[Field] = []
+    fields: dict[str, Field] = {}
+    latest: Field | None = None
     items: list[Item] = []
-    first_lines: dict[str, int] = {}
     for number, line in enumerate(header.split("\n"), FIRST_HEADER_LINE):
         if not line or line[0] == "#":
             continue
         if line[0] in " \t\r":
-            _read_indented(line, number, fields, items)
+            _read_indented(line, number, latest, items)
             continue
-        name, colon, rest = line.partition(":")
-        key = name.rstrip(" \t")
-        if not colon:
-            raise _structural(number, _without_colon(line), 1)
-        if fault := key_fault(key):
-            raise _structural(number, fault, 1)
-        if key in first_lines:  # guard: duplicate-keys
-            raise _structural(
-                number, f'the key "{shorten(key)}" stands twice, first on line {first_lines[key]}', 1
-            )
-        first_lines[key] = number
-        if items:
-            _close_list(fields, items)
-        fields.append(_read_field(key, rest, number, len(name) + 2))
-    if items:
-        _close_list(fields, items)
+        if items and latest is not None:
+            fields[latest.key] = _with_items(latest, items)
+            items.clear()
+        key, colon, rest = line.partition(":")
+        if not colon or not key.isidentifier() or key in CONSTANTS:
+            key = _checked_key(key, colon, number)
+        if key in fields:  # guard: duplicate-keys
+            first = fields[key].line
+            raise _structural(number, f'the key "{shorten(key)}" stands twice, first on line {first}', 1)
+        raw = rest.strip(" \t")
+        if not raw or raw[0] in _MARKED_STARTS or "\t" in rest:
+            latest = _read_marked(key, raw, rest, number, len(line) - len(rest))
+        else:
+            latest = Field(key, raw, raw, None, number, number)
+        fields[key] = latest
+    if items and latest is not None:
+        fields[latest.key] = _with_items(latest, items)
     return fields
 
 
-def _read_field(key: str, rest: str, number: int, column: int) -> Field:
-    raw = rest.strip(" \t")
-    if not raw:
-        return Field(key, "", "", (), number, number)
-    if "\t" in rest:
-        column += len(rest) - len(rest.lstrip(" "))
-        if rest.lstrip(" ")[0] == "\t":
-            raise _structural(number, f'a tab follows "{shorten(key)}:" where a space belongs', column - 1)
-    if raw[0] in _MARKED_STARTS or raw == "{}":
-        if raw in _LIST_OPENERS:
-            return Field(key, raw, raw, (), number, number)
-        texts = _flow_items(raw)
-        if texts is not None:
-            flow = tuple(Item(part, _scalar_text(part, number, column), number) for part in texts)
-            return Field(key, raw, raw, flow, number, number)
+def _checked_key(name: str, colon: str, number: int) -> str:
+    key = name.rstrip(" \t")
+    if not colon and key[0] != "-":
+        raise _structural(number, f'a line must be "key: value", and "{shorten(name)}" has no colon', 1)
+    if fault := key_fault(key):
+        raise _structural(number, fault, 1)
+    return key
+
+
+def _read_marked(key: str, raw: str, rest: str, number: int, start: int) -> Field:
+    """Read a value that is empty, or may be a list, a quoted text or something to refuse."""
+    if raw in _LIST_OPENERS:
+        return Field(key, raw, raw, (), number, number)
+    blanks = len(rest) - len(rest.lstrip(" "))
+    column = start + blanks + 1
+    if rest[blanks] == "\t":
+        raise _structural(number, f'a tab follows "{shorten(key)}:" where a space belongs', column)
+    parts = _flow_items(raw)
+    if parts is None:
         return Field(key, raw, _scalar_text(raw, number, column), None, number, number)
-    return Field(key, raw, raw, None, number, number)
+    items = tuple(Item(part, _scalar_text(part, number, column), number) for part in parts)
+    return Field(key, raw, raw, items, number, number)
 
 
-def _read_indented(line: str, number: int, fields: list[Field], items: list[Item]) -> None:
+def _read_indented(line: str, number: int, latest: Field | None, items: list[Item]) -> None:
     content = line.strip(" \t\r")
     if not content or content[0] == "#":
         return
     column = line.index(content[0]) + 1
     if content != "-" and not content.startswith(("- ", "-\t")):
         raise _structural(number, 'an indented line must be a "- item" of a list or a comment', column)
-    if not fields or fields[-1].raw not in _LIST_OPENERS:
+    if latest is None or latest.raw not in _LIST_OPENERS:
         raise _structural(number, "a list item follows a line that starts no list", column)
     raw = content[1:].lstrip(" \t")
     items.append(Item(raw, _scalar_text(raw, number, column) if raw else "", number))
 
 
-def _close_list(fields: list[Field], items: list[Item]) -> None:
-    fields[-1] = fields[-1]._replace(items=tuple(items), last_line=items[-1].line)
-    items.clear()
+def _with_items(field: Field, items: list[Item]) -> Field:
+    return field._replace(items=tuple(items), last_line=items[-1].line)
 
 
 def _scalar_text(raw: str, line: int, column: int) -> str:
@@ -268,12 +273,6 @@ def key_fault(key: str) -> str | None:
 def shorten(text: str, limit: int = 60) -> str:
     """Cut a foreign text for use in a message; it still has to be made visible before it is shown."""
     return text if len(text) <= limit else text[: limit - 1] + "…"
-
-
-def _without_colon(line: str) -> str:
-    if line[0] == "-":
-        return "list items must be indented"
-    return f'a line must be "key: value", and "{shorten(line)}" has no colon'
 
 
 def _structural(line: int, message: str, column: int) -> FrontMatterError:

@@ -1,8 +1,8 @@
 """python-frontmatter's view of our front matter: the strict flat grammar in place of YAML.
 
-Kept apart from the reading path: importing python-frontmatter loads a YAML parser (about 35 ms), which writers
-can afford and a search cannot. Both paths share `grammar.parse_fields`, so there is one grammar. The library's
-own `load` and `dumps` stay unused: they strip bodies and eat CRLF, so `frontmatter.split` slices the bytes.
+Kept apart from the reading path: importing python-frontmatter loads a YAML parser (about 35 ms), which
+writers can afford and a search cannot. Both paths share `grammar.parse_fields`, so there is one grammar. The
+library's own `load` and `dumps` stay unused: they strip bodies and eat CRLF.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class FlatHandler(BaseHandler):
 
     def load(self, fm: str) -> dict[str, object]:
         """Read a header's text into its values."""
-        return {field.key: field.value for field in parse_fields(fm)}
+        return {key: field.value for key, field in parse_fields(fm).items()}
 
     def export(self, metadata: dict[str, object], **kwargs: object) -> str:
         """Write values as a header's text, in the order given; each line ends with a newline."""

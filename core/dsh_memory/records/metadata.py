@@ -54,7 +54,7 @@ class Metadata:
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """A readable record file: `metadata` is None for a legacy one, `sha256` the hex digest of all its bytes."""
+    """A readable record file; `metadata` is None for a legacy one, `sha256` (hex) is of all its bytes."""
 
     path: str
     metadata: Metadata | None
@@ -146,17 +146,14 @@ def _check_text(data: bytes) -> None:
         raise FrontMatterError("binary-file", line, "the file holds a NUL byte, so it is not text")
 
 
-def read_metadata(fields: list[Field]) -> Metadata:
+def read_metadata(fields: Mapping[str, Field]) -> Metadata:
     """Check the fields of a header against the schema; raises FrontMatterError with the contract's code."""
-    by_key = {entry.key: entry for entry in fields}
-    _check_schema_version(by_key.get("schema_version"))
-    record_id = _read_id(by_key.get("id"))
-    if len(by_key) == 2:
-        return Metadata(record_id)
-    get = by_key.get
+    get = fields.get
+    _check_schema_version(get("schema_version"))
+    record_id = _read_id(get("id"))
     extra: Mapping[str, object] = {}
-    if not _SCHEMA_KEYS.issuperset(by_key):
-        extra = {entry.key: entry.value for entry in fields if entry.key not in _SCHEMA_KEYS}
+    if not _SCHEMA_KEYS.issuperset(fields):
+        extra = {key: entry.value for key, entry in fields.items() if key not in _SCHEMA_KEYS}
     return Metadata(
         record_id,
         _read_choice(get("type"), TYPES, "observation"),

@@ -37,7 +37,7 @@ class Topic:
 
 
 def topic_key(record: Record) -> str | None:
-    """The contract's conflict key, type and namespace: `fact:project`, `fact:` without one; None if legacy."""
+    """The contract's conflict key, type and namespace: `fact:project`, or `fact:` alone; None if legacy."""
     if record.metadata is None:
         return None
     namespace, slash, _ = record.metadata.id.partition("/")
