@@ -1,0 +1,48 @@
+"""Fixtures for all tests: nothing of the developer's machine reaches them."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from tests.support.clocks import FrozenClock
+from tests.support.repositories import MemoryRepository
+
+_FOREIGN_PREFIXES = ("GIT_", "DSH_", "XDG_", "EMAIL", "LC_", "LANG", "SSH_", "EDITOR", "VISUAL", "PAGER")
+
+
+@pytest.fixture(autouse=True)
+def isolated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A home folder of the test's own, and none of the caller's variables that Git or we read; the home."""
+    for name in list(os.environ):
+        if name.startswith(_FOREIGN_PREFIXES):
+            monkeypatch.delenv(name)
+    home = tmp_path / "home"
+    home.mkdir()
+    monkeypatch.setenv("HOME", str(home))
+    monkeypatch.setenv("TZ", "UTC")
+    monkeypatch.setenv("GIT_CONFIG_NOSYSTEM", "1")
+    for name, folder in (
+        ("CONFIG", ".config"),
+        ("CACHE", ".cache"),
+        ("STATE", ".local/state"),
+        ("DATA", ".local/share"),
+    ):
+        monkeypatch.setenv(f"XDG_{name}_HOME", str(home / folder))
+    return home
+
+
+@pytest.fixture
+def clock() -> FrozenClock:
+    """A clock at noon of 2026-08-20 UTC."""
+    return FrozenClock()
+
+
+@pytest.fixture
+def memory(tmp_path: Path) -> MemoryRepository:
+    """A memory repository with the usual skeleton and no records, one commit old."""
+    return MemoryRepository.create(
+        tmp_path / "dsh-home" / "storages" / "memory", dsh_home=tmp_path / "dsh-home"
+    )

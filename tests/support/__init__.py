@@ -1,0 +1,1 @@
+"""Builders of real repositories and other helpers of the tests."""
