@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from dsh_memory.records.grammar import FIRST_HEADER_LINE, Field, FrontMatterError, Item, parse_fields
 from dsh_memory.records.writing import field_lines, flow, inline
@@ -37,8 +37,7 @@ _BOM: Final = b"\xef\xbb\xbf"
 _FENCE: Final = b"---"
 
 
-@dataclass(frozen=True, slots=True)
-class Split:
+class Split(NamedTuple):
     """A file cut at its fences; joining bom, opening, header, closing and body gives the same bytes.
 
     `header` is None when the file has no front matter; it ends with the line end of its last line.

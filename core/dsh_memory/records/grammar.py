@@ -124,17 +124,18 @@ def _read_indented(line: str, number: int, latest: Field | None, items: list[Ite
     content = line.strip(" \t\r")
     if not content or content[0] == "#":
         return
-    column = line.index(content[0]) + 1
-    if content != "-" and not content.startswith(("- ", "-\t")):
+    column = len(line) - len(line.lstrip(" \t\r")) + 1
+    if content[0] != "-" or content[1:2] not in ("", " ", "\t"):
         raise _structural(number, 'an indented line must be a "- item" of a list or a comment', column)
     if latest is None or latest.raw not in _LIST_OPENERS:
         raise _structural(number, "a list item follows a line that starts no list", column)
     raw = content[1:].lstrip(" \t")
-    items.append(Item(raw, _scalar_text(raw, number, column) if raw else "", number))
+    text = _scalar_text(raw, number, column) if raw and raw[0] in _MARKED_STARTS else raw
+    items.append(Item(raw, text, number))
 
 
 def _with_items(field: Field, items: list[Item]) -> Field:
-    return field._replace(items=tuple(items), last_line=items[-1].line)
+    return Field(field.key, field.raw, field.text, tuple(items), field.line, items[-1].line)
 
 
 def _scalar_text(raw: str, line: int, column: int) -> str:

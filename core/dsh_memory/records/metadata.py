@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import date
+from functools import lru_cache
 from hashlib import sha256
 from typing import Final
 
@@ -229,13 +230,18 @@ def _read_choice(entry: Field | None, choices: tuple[str, ...], default: str) ->
 def _read_date(entry: Field | None) -> str | None:
     if entry is None or (text := _scalar(entry)) is None:
         return None
-    if _DATE.fullmatch(text) is None:
-        raise _invalid(entry, f'must be a date YYYY-MM-DD, not "{shorten(text)}"')
-    try:
-        date.fromisoformat(text)
-    except ValueError as error:  # guard: real-dates
-        raise _invalid(entry, f"names a day that does not exist: {text}") from error
+    if len(text) != 10 or not _is_day(text):  # guard: real-dates
+        raise _invalid(entry, f'must be an existing day YYYY-MM-DD, not "{shorten(text)}"')
     return text
+
+
+@lru_cache(maxsize=4096)
+def _is_day(text: str) -> bool:
+    """Whether a text is `YYYY-MM-DD` of a real day; cached, as the records of a root share few days."""
+    try:
+        return _DATE.fullmatch(text) is not None and date.fromisoformat(text) is not None
+    except ValueError:
+        return False
 
 
 def _read_provenance(entry: Field | None) -> str | None:
