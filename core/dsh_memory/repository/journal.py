@@ -1,0 +1,376 @@
+"""The journal: one JSON file for each run under `.sync/runs/`, append-only, read from disk.
+
+Shapes and rules stand in `spec`: repository, "Lock, active run, journal". What happened to an earlier run
+later on (rolled back, recovered) is derived from later records, never written into the earlier one.
+"""
+
+from __future__ import annotations
+
+import heapq
+import os
+import re
+import secrets
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, field, fields
+from datetime import UTC, datetime
+from types import MappingProxyType
+from typing import Any, Final, NamedTuple
+
+from dsh_memory.environment import parse_instant
+from dsh_memory.errors import RepoUnavailable, UnsafeLayout
+from dsh_memory.repository.jsonfile import parse_json_object, to_json_line
+from dsh_memory.repository.layout import Reader, Root
+
+RUNS_FOLDER: Final = ".sync/runs"
+LAST_RUN: Final = ".sync/last-run.json"
+DEFAULT_LIMIT: Final = 20
+
+#: A file changed less than this before it was read may have changed again within one tick of its clock.
+SETTLED_NS: Final = 2_000_000_000
+
+# A clear of 100,000 records names them all in 5 MB; nothing of ours is larger.
+_MAX_RUN_BYTES: Final = 16 * 1024 * 1024
+# A preview is journaled under its own id when it is applied, up to seven days after the id was made.
+_PREVIEW_SECONDS: Final = 7 * 86400.0
+_RUN_ID: Final = re.compile(r"[0-9]{8}T[0-9]{6}Z-(?:[0-9a-f]{8}|rollback|migrate-[0-9]{1,10})")
+_ID_STAMP: Final = "%Y%m%dT%H%M%SZ"
+_STAMP_LENGTH: Final = len("20260820T120000Z")
+_NO_EXTRA: Final[Mapping[str, Any]] = MappingProxyType({})
+_SESSION_KEYS: Final = ("candidate_sessions", "processed_sessions", "skipped_sessions")
+_LATER_KEYS: Final = ("recovered_run_id", "rolled_back_run_id")
+
+
+def new_run_id(now: datetime) -> str:
+    """A fresh run id: the second, then eight hex digits of which the first three are its milliseconds."""
+    instant = now.astimezone(UTC)
+    return f"{instant.strftime(_ID_STAMP)}-{instant.microsecond // 1000:03x}{secrets.token_hex(3)[:5]}"
+
+
+def validate_run_id(text: object) -> bool:
+    """Whether `text` has the form of a run id, ours or one of other hands; only such names build paths."""
+    # guard: run-id-form
+    return isinstance(text, str) and _RUN_ID.fullmatch(text) is not None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunRecord:
+    """One journaled run; the fields are the journal's keys, in its order.
+
+    Times are ISO 8601 texts as written. Keys that a record of other hands lacks, or holds with a wrong type,
+    are None or empty here. `extra` keeps keys unknown to the journal.
+    """
+
+    run_id: str
+    operation: str = ""
+    status: str = ""
+    started_at: str | None = None
+    finished_at: str | None = None
+    candidate_sessions: int | None = None
+    processed_sessions: int | None = None
+    skipped_sessions: int | None = None
+    changed_paths: tuple[str, ...] = ()
+    recovery_commit: str | None = None
+    apply_commit: str | None = None
+    error_code: str | None = None
+    phase: str | None = None
+    staging_digest: str | None = None
+    duration_ms: int | None = None
+    rejected_file_count: int | None = None
+    changed_path_count: int | None = None
+    recovered_run_id: str | None = None
+    rolled_back_run_id: str | None = None
+    schema_version: int = 1
+    extra: Mapping[str, Any] = field(default=_NO_EXTRA)
+
+    @property
+    def started(self) -> datetime:
+        """When the run started; the id's own time where the record does not say."""
+        return parse_instant(self.started_at) or id_instant(self.run_id)
+
+    def to_json(self) -> dict[str, Any]:
+        """The record as the contract's object, keys in the journal's order."""
+        values: dict[str, Any] = {"schema_version": self.schema_version}
+        for key in _KEYS:
+            value = getattr(self, key)
+            if value is None and key in _LATER_KEYS:
+                continue
+            values[key] = list(value) if key == "changed_paths" else value
+        return {**values, **self.extra}
+
+    def to_bytes(self) -> bytes:
+        """The run file: one compact line."""
+        return to_json_line(self.to_json())
+
+    def last_run_bytes(self) -> bytes:
+        """The same as `.sync/last-run.json` holds it, without the session counts."""
+        return to_json_line({key: value for key, value in self.to_json().items() if key not in _SESSION_KEYS})
+
+    @classmethod
+    def from_json(cls, values: Mapping[str, Any], run_id: str) -> RunRecord:
+        """The record of the JSON object `values`, known as `run_id` whatever it says itself."""
+        known: dict[str, Any] = {}
+        for key, kind in _KINDS.items():
+            value = values.get(key)
+            if isinstance(value, kind) and not isinstance(value, bool):
+                known[key] = value
+        paths = values.get("changed_paths")
+        if isinstance(paths, list):
+            known["changed_paths"] = tuple(sorted(path for path in paths if isinstance(path, str)))
+        known.setdefault("changed_path_count", len(known.get("changed_paths", ())))
+        extra = {key: value for key, value in values.items() if key not in _KNOWN_KEYS}
+        return cls(run_id=run_id, extra=MappingProxyType(extra) if extra else _NO_EXTRA, **known)
+
+
+_KEYS: Final = tuple(
+    entry.name for entry in fields(RunRecord) if entry.name not in ("schema_version", "extra")
+)
+_KNOWN_KEYS: Final = frozenset((*_KEYS, "schema_version"))
+_INTEGERS: Final = (
+    *_SESSION_KEYS,
+    "duration_ms",
+    "rejected_file_count",
+    "changed_path_count",
+    "schema_version",
+)
+_KINDS: Final[dict[str, type]] = {
+    key: int if key in _INTEGERS else str for key in _KNOWN_KEYS if key not in ("run_id", "changed_paths")
+}
+
+
+def id_instant(run_id: str) -> datetime:
+    """The second that a run id names; the epoch where it is no real instant."""
+    text = run_id[:_STAMP_LENGTH]
+    try:
+        return datetime(
+            int(text[0:4]),
+            int(text[4:6]),
+            int(text[6:8]),
+            int(text[9:11]),
+            int(text[11:13]),
+            int(text[13:15]),
+            tzinfo=UTC,
+        )
+    except ValueError:
+        return datetime.fromtimestamp(0, UTC)
+
+
+@dataclass(frozen=True, slots=True)
+class JournalState:
+    """What the journal as a whole says.
+
+    `broken` are the ids whose file is no JSON object. `interrupted` is the newest interrupted run that no
+    recover record names. `rolled_back` are the ids that a rollback record names.
+    """
+
+    broken: tuple[str, ...]
+    interrupted: RunRecord | None
+    rolled_back: frozenset[str]
+
+    @property
+    def readable(self) -> bool:
+        """The contract's `journalReadable`."""
+        return not self.broken
+
+
+class _Facts(NamedTuple):
+    """What is remembered of a run file, and the file it was read from."""
+
+    stamp: tuple[int, int, int, int]
+    read_at_ns: int
+    readable: bool
+    operation: str
+    status: str
+    recovered_run_id: str | None
+    rolled_back_run_id: str | None
+
+    @classmethod
+    def of(cls, record: RunRecord | None, stamp: tuple[int, int, int, int], read_at_ns: int) -> _Facts:
+        if record is None:
+            return cls(stamp, read_at_ns, False, "", "", None, None)
+        return cls(
+            stamp,
+            read_at_ns,
+            True,
+            record.operation,
+            record.status,
+            record.recovered_run_id,
+            record.rolled_back_run_id,
+        )
+
+    def holds_for(self, stamp: tuple[int, int, int, int]) -> bool:
+        """Whether a file with that stamp is the one read; one changed just before the reading may differ."""
+        return self.stamp == stamp and self.read_at_ns - stamp[-1] > SETTLED_NS
+
+    def fits(self, operation: str | None, status: str | None) -> bool:
+        """Whether the run is readable and passes both filters."""
+        return self.readable and operation in (None, self.operation) and status in (None, self.status)
+
+
+class JournalMemo:
+    """What a long-lived process remembers of run files, so that each unchanged file is parsed once."""
+
+    def __init__(self) -> None:
+        self.facts: dict[str, _Facts] = {}
+
+    def forget_others(self, names: list[str]) -> None:
+        """Drop what is remembered of files that are gone."""
+        if len(self.facts) > len(names):
+            self.facts = {name: self.facts[name] for name in names if name in self.facts}
+
+
+class Journal:
+    """The run files below one root; files that are no run file by their name do not count."""
+
+    def __init__(self, root: Root, memo: JournalMemo | None = None) -> None:
+        self._root = root
+        self._memo = memo or JournalMemo()
+
+    def runs(
+        self, limit: int = DEFAULT_LIMIT, *, operation: str | None = None, status: str | None = None
+    ) -> list[RunRecord]:
+        """The newest `limit` runs that fit both filters, by start, then id, descending.
+
+        Reads no more files than that takes. Raises RepoUnavailable where the folder cannot be read.
+        """
+        newest: list[tuple[float, str, RunRecord]] = []
+        with self._files() as files:
+            for run_id in files.run_ids:
+                full = len(newest) == limit
+                # Only a preview starts after its id was made, and not later than its lifetime.
+                if full and id_instant(run_id).timestamp() + _PREVIEW_SECONDS < newest[0][0]:
+                    break
+                record = files.record(run_id, operation, status, started_after=newest[0][0] if full else None)
+                if record is None:
+                    continue
+                entry = (record.started.timestamp(), run_id, record)
+                if full:
+                    heapq.heappushpop(newest, entry)
+                else:
+                    heapq.heappush(newest, entry)
+        return [record for _, _, record in sorted(newest, key=lambda entry: entry[:2], reverse=True)]
+
+    def find(self, run_id: str) -> RunRecord | None:
+        """The run of that id, or None; also for an id that is not of run-id form or whose file is broken."""
+        if not validate_run_id(run_id):
+            return None
+        with self._files() as files:
+            return files.record(run_id)
+
+    def last_run(self) -> RunRecord | None:
+        """The run of `.sync/last-run.json`; the newest journaled one where that file is missing or broken."""
+        try:
+            data = self._root.read(LAST_RUN, _MAX_RUN_BYTES)
+        except FileNotFoundError:
+            data = b""
+        values = parse_json_object(data)
+        if values is not None and isinstance(values.get("run_id"), str):
+            return RunRecord.from_json(values, values["run_id"])
+        return next(iter(self.runs(limit=1)), None)
+
+    def state(self) -> JournalState:
+        """What the journal as a whole says; reads every run file that is not remembered."""
+        broken: list[str] = []
+        interrupted: list[str] = []
+        recovered: set[str] = set()
+        rolled_back: set[str] = set()
+        with self._files() as files:
+            for run_id in files.run_ids:
+                facts = files.facts(run_id)
+                if facts is None:
+                    continue
+                if not facts.readable:
+                    broken.append(run_id)
+                if facts.status == "interrupted":
+                    interrupted.append(run_id)
+                if facts.operation == "recover" and facts.recovered_run_id:
+                    recovered.add(facts.recovered_run_id)
+                if facts.operation == "rollback" and facts.rolled_back_run_id:
+                    rolled_back.add(facts.rolled_back_run_id)
+            unresolved = [files.record(run_id) for run_id in interrupted if run_id not in recovered]
+        records = [record for record in unresolved if record is not None]
+        newest = max(records, key=lambda record: (record.started, record.run_id), default=None)
+        return JournalState(tuple(broken), newest, frozenset(rolled_back))
+
+    @contextmanager
+    def _files(self) -> Iterator[_RunFiles]:
+        with ExitStack() as stack:
+            reader = stack.enter_context(Reader(self._root))
+            try:
+                descriptor = stack.enter_context(self._root.folder(RUNS_FOLDER))
+                names = os.listdir(descriptor)
+            except FileNotFoundError:
+                yield _RunFiles(self._root.descriptor, [], reader, self._memo)
+                return
+            except OSError as error:
+                raise RepoUnavailable(
+                    f"The journal cannot be read: {error.strerror}.", detail="journal-unreadable"
+                ) from error
+            yield _RunFiles(descriptor, names, reader, self._memo)
+
+
+class _RunFiles:
+    """The run files of one look at the folder, newest id first."""
+
+    def __init__(self, descriptor: int, names: list[str], reader: Reader, memo: JournalMemo) -> None:
+        ids = [name[:-5] for name in names if name.endswith(".json")]
+        self.run_ids = sorted(filter(_RUN_ID.fullmatch, ids), reverse=True)
+        self._descriptor = descriptor
+        self._reader = reader
+        self._memo = memo
+        memo.forget_others(self.run_ids)
+
+    def record(
+        self,
+        run_id: str,
+        operation: str | None = None,
+        status: str | None = None,
+        *,
+        started_after: float | None = None,
+    ) -> RunRecord | None:
+        """The run if it fits both filters; its file is left unread where that is known beforehand.
+
+        A file written before `started_after` (its change time says so) cannot hold a run that started later;
+        a change time before the id's own instant proves nothing, that clock was wrong.
+        """
+        stamp = self._stamp(run_id)
+        if stamp is None:
+            return None
+        changed_at = stamp[-1] / 1e9
+        if started_after is not None and id_instant(run_id).timestamp() <= changed_at < started_after:
+            return None
+        known = self._memo.facts.get(run_id)
+        if known is not None and known.holds_for(stamp) and not known.fits(operation, status):
+            return None
+        record, facts = self._read(run_id, stamp)
+        return record if facts.fits(operation, status) else None
+
+    def facts(self, run_id: str) -> _Facts | None:
+        """What the run file says, from memory where the file has not changed; None where it is gone."""
+        stamp = self._stamp(run_id)
+        if stamp is None:
+            return None
+        known = self._memo.facts.get(run_id)
+        if known is None or not known.holds_for(stamp):
+            return self._read(run_id, stamp)[1]
+        return known
+
+    def _stamp(self, run_id: str) -> tuple[int, int, int, int] | None:
+        try:
+            status = os.stat(f"{run_id}.json", dir_fd=self._descriptor, follow_symlinks=False)
+        except FileNotFoundError:
+            return None
+        return status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
+
+    def _read(self, run_id: str, stamp: tuple[int, int, int, int]) -> tuple[RunRecord | None, _Facts]:
+        read_at = time.time_ns()
+        values: dict[str, Any] | None = None
+        # A link, a special file or a file that may not be read is a broken run file, never followed.
+        with suppress(OSError, UnsafeLayout):
+            data = self._reader.read(f"{RUNS_FOLDER}/{run_id}.json", _MAX_RUN_BYTES)
+            values = parse_json_object(data)
+        record = None if values is None else RunRecord.from_json(values, run_id)
+        facts = _Facts.of(record, stamp, read_at)
+        self._memo.facts[run_id] = facts
+        return record, facts
