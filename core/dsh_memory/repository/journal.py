@@ -7,15 +7,15 @@ later on (rolled back, recovered) is derived from later records, never written i
 from __future__ import annotations
 
 import heapq
+import math
 import os
 import re
 import secrets
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, fields
 from datetime import UTC, datetime
-from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
 from dsh_memory.environment import parse_instant
@@ -37,7 +37,6 @@ _PREVIEW_SECONDS: Final = 7 * 86400.0
 _RUN_ID: Final = re.compile(r"[0-9]{8}T[0-9]{6}Z-(?:[0-9a-f]{8}|rollback|migrate-[0-9]{1,10})")
 _ID_STAMP: Final = "%Y%m%dT%H%M%SZ"
 _STAMP_LENGTH: Final = len("20260820T120000Z")
-_NO_EXTRA: Final[Mapping[str, Any]] = MappingProxyType({})
 _SESSION_KEYS: Final = ("candidate_sessions", "processed_sessions", "skipped_sessions")
 _LATER_KEYS: Final = ("recovered_run_id", "rolled_back_run_id")
 
@@ -82,7 +81,7 @@ class RunRecord:
     recovered_run_id: str | None = None
     rolled_back_run_id: str | None = None
     schema_version: int = 1
-    extra: Mapping[str, Any] = field(default=_NO_EXTRA)
+    extra: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def started(self) -> datetime:
@@ -120,7 +119,7 @@ class RunRecord:
             known["changed_paths"] = tuple(sorted(path for path in paths if isinstance(path, str)))
         known.setdefault("changed_path_count", len(known.get("changed_paths", ())))
         extra = {key: value for key, value in values.items() if key not in _KNOWN_KEYS}
-        return cls(run_id=run_id, extra=MappingProxyType(extra) if extra else _NO_EXTRA, **known)
+        return cls(run_id=run_id, extra=extra, **known)
 
 
 _KEYS: Final = tuple(
@@ -180,32 +179,24 @@ class _Facts(NamedTuple):
     stamp: tuple[int, int, int, int]
     read_at_ns: int
     readable: bool
-    operation: str
-    status: str
-    recovered_run_id: str | None
-    rolled_back_run_id: str | None
-
-    @classmethod
-    def of(cls, record: RunRecord | None, stamp: tuple[int, int, int, int], read_at_ns: int) -> _Facts:
-        if record is None:
-            return cls(stamp, read_at_ns, False, "", "", None, None)
-        return cls(
-            stamp,
-            read_at_ns,
-            True,
-            record.operation,
-            record.status,
-            record.recovered_run_id,
-            record.rolled_back_run_id,
-        )
+    started: float
+    operation: object
+    status: object
+    recovered_run_id: object
+    rolled_back_run_id: object
 
     def holds_for(self, stamp: tuple[int, int, int, int]) -> bool:
         """Whether a file with that stamp is the one read; one changed just before the reading may differ."""
         return self.stamp == stamp and self.read_at_ns - stamp[-1] > SETTLED_NS
 
-    def fits(self, operation: str | None, status: str | None) -> bool:
-        """Whether the run is readable and passes both filters."""
-        return self.readable and operation in (None, self.operation) and status in (None, self.status)
+    def fits(self, operation: str | None, status: str | None, started_from: float) -> bool:
+        """Whether the run is readable, passes both filters, and started no earlier than that."""
+        return (
+            self.readable
+            and operation in (None, self.operation)
+            and status in (None, self.status)
+            and self.started >= started_from
+        )
 
 
 class JournalMemo:
@@ -217,7 +208,8 @@ class JournalMemo:
     def forget_others(self, names: list[str]) -> None:
         """Drop what is remembered of files that are gone."""
         if len(self.facts) > len(names):
-            self.facts = {name: self.facts[name] for name in names if name in self.facts}
+            present = set(names)
+            self.facts = {key: facts for key, facts in self.facts.items() if f"{key}.json" in present}
 
 
 class Journal:
@@ -235,36 +227,40 @@ class Journal:
         Reads no more files than that takes. Raises RepoUnavailable where the folder cannot be read.
         """
         newest: list[tuple[float, str, RunRecord]] = []
+        oldest_start = -math.inf
         with self._files() as files:
-            for run_id in files.run_ids:
-                full = len(newest) == limit
+            for run_id in files.newest_first():
                 # Only a preview starts after its id was made, and not later than its lifetime.
-                if full and id_instant(run_id).timestamp() + _PREVIEW_SECONDS < newest[0][0]:
+                if oldest_start > -math.inf and _id_seconds(run_id) + _PREVIEW_SECONDS < oldest_start:
                     break
-                record = files.record(run_id, operation, status, started_after=newest[0][0] if full else None)
+                record = files.record(run_id, operation, status, started_from=oldest_start)
                 if record is None:
                     continue
-                entry = (record.started.timestamp(), run_id, record)
-                if full:
-                    heapq.heappushpop(newest, entry)
-                else:
-                    heapq.heappush(newest, entry)
+                heapq.heappush(newest, (record.started.timestamp(), run_id, record))
+                if len(newest) > limit:
+                    heapq.heappop(newest)
+                if len(newest) == limit:
+                    oldest_start = newest[0][0]
         return [record for _, _, record in sorted(newest, key=lambda entry: entry[:2], reverse=True)]
 
-    def find(self, run_id: str) -> RunRecord | None:
-        """The run of that id, or None; also for an id that is not of run-id form or whose file is broken."""
-        if not validate_run_id(run_id):
+    def find(self, run_id: object) -> RunRecord | None:
+        """The run of that id, or None; also for what is not of run-id form and for a broken file."""
+        if not isinstance(run_id, str) or not validate_run_id(run_id):
             return None
-        with self._files() as files:
-            return files.record(run_id)
+        with Reader(self._root) as reader:
+            try:
+                values = _read_object(reader, f"{RUNS_FOLDER}/{run_id}.json")
+            except FileNotFoundError:
+                return None
+        return None if values is None else RunRecord.from_json(values, run_id)
 
     def last_run(self) -> RunRecord | None:
         """The run of `.sync/last-run.json`; the newest journaled one where that file is missing or broken."""
-        try:
-            data = self._root.read(LAST_RUN, _MAX_RUN_BYTES)
-        except FileNotFoundError:
-            data = b""
-        values = parse_json_object(data)
+        with Reader(self._root) as reader:
+            try:
+                values = _read_object(reader, LAST_RUN)
+            except FileNotFoundError:
+                values = None
         if values is not None and isinstance(values.get("run_id"), str):
             return RunRecord.from_json(values, values["run_id"])
         return next(iter(self.runs(limit=1)), None)
@@ -272,25 +268,24 @@ class Journal:
     def state(self) -> JournalState:
         """What the journal as a whole says; reads every run file that is not remembered."""
         broken: list[str] = []
-        interrupted: list[str] = []
-        recovered: set[str] = set()
+        interrupted: list[tuple[float, str]] = []
+        recovered: set[object] = set()
         rolled_back: set[str] = set()
         with self._files() as files:
-            for run_id in files.run_ids:
+            for run_id in files.newest_first():
                 facts = files.facts(run_id)
                 if facts is None:
                     continue
                 if not facts.readable:
                     broken.append(run_id)
                 if facts.status == "interrupted":
-                    interrupted.append(run_id)
-                if facts.operation == "recover" and facts.recovered_run_id:
+                    interrupted.append((facts.started, run_id))
+                if facts.operation == "recover":
                     recovered.add(facts.recovered_run_id)
-                if facts.operation == "rollback" and facts.rolled_back_run_id:
+                if facts.operation == "rollback" and isinstance(facts.rolled_back_run_id, str):
                     rolled_back.add(facts.rolled_back_run_id)
-            unresolved = [files.record(run_id) for run_id in interrupted if run_id not in recovered]
-        records = [record for record in unresolved if record is not None]
-        newest = max(records, key=lambda record: (record.started, record.run_id), default=None)
+        unresolved = [entry for entry in interrupted if entry[1] not in recovered]
+        newest = self.find(max(unresolved)[1]) if unresolved else None
         return JournalState(tuple(broken), newest, frozenset(rolled_back))
 
     @contextmanager
@@ -301,8 +296,7 @@ class Journal:
                 descriptor = stack.enter_context(self._root.folder(RUNS_FOLDER))
                 names = os.listdir(descriptor)
             except FileNotFoundError:
-                yield _RunFiles(self._root.descriptor, [], reader, self._memo)
-                return
+                descriptor, names = self._root.descriptor, []
             except OSError as error:
                 raise RepoUnavailable(
                     f"The journal cannot be read: {error.strerror}.", detail="journal-unreadable"
@@ -311,40 +305,46 @@ class Journal:
 
 
 class _RunFiles:
-    """The run files of one look at the folder, newest id first."""
+    """The run files of one look at the folder."""
 
     def __init__(self, descriptor: int, names: list[str], reader: Reader, memo: JournalMemo) -> None:
-        ids = [name[:-5] for name in names if name.endswith(".json")]
-        self.run_ids = sorted(filter(_RUN_ID.fullmatch, ids), reverse=True)
         self._descriptor = descriptor
+        self._names = names
         self._reader = reader
         self._memo = memo
-        memo.forget_others(self.run_ids)
+        memo.forget_others(names)
+
+    def newest_first(self) -> Iterator[str]:
+        """Every run id, the newest first."""
+        # Sorted before they are checked: most callers end after a few of many thousand.
+        for name in sorted(self._names, reverse=True):
+            run_id = name.removesuffix(".json")
+            if run_id is not name and validate_run_id(run_id):
+                yield run_id
 
     def record(
-        self,
-        run_id: str,
-        operation: str | None = None,
-        status: str | None = None,
-        *,
-        started_after: float | None = None,
+        self, run_id: str, operation: str | None, status: str | None, *, started_from: float
     ) -> RunRecord | None:
-        """The run if it fits both filters; its file is left unread where that is known beforehand.
+        """The run if it fits; its file is left unread where it is known beforehand that it does not.
 
-        A file written before `started_after` (its change time says so) cannot hold a run that started later;
+        A file written before `started_from` (its change time says so) cannot hold a run that started later;
         a change time before the id's own instant proves nothing, that clock was wrong.
         """
         stamp = self._stamp(run_id)
         if stamp is None:
             return None
         changed_at = stamp[-1] / 1e9
-        if started_after is not None and id_instant(run_id).timestamp() <= changed_at < started_after:
+        if changed_at < started_from and changed_at >= _id_seconds(run_id):
             return None
         known = self._memo.facts.get(run_id)
-        if known is not None and known.holds_for(stamp) and not known.fits(operation, status):
+        if known is not None and known.holds_for(stamp) and not known.fits(operation, status, started_from):
             return None
-        record, facts = self._read(run_id, stamp)
-        return record if facts.fits(operation, status) else None
+        read = self._read(run_id, stamp)
+        if read is None:
+            return None
+        values, facts = read
+        fits = facts.fits(operation, status, started_from)
+        return RunRecord.from_json(values, run_id) if fits else None
 
     def facts(self, run_id: str) -> _Facts | None:
         """What the run file says, from memory where the file has not changed; None where it is gone."""
@@ -352,9 +352,10 @@ class _RunFiles:
         if stamp is None:
             return None
         known = self._memo.facts.get(run_id)
-        if known is None or not known.holds_for(stamp):
-            return self._read(run_id, stamp)[1]
-        return known
+        if known is not None and known.holds_for(stamp):
+            return known
+        read = self._read(run_id, stamp)
+        return None if read is None else read[1]
 
     def _stamp(self, run_id: str) -> tuple[int, int, int, int] | None:
         try:
@@ -363,14 +364,34 @@ class _RunFiles:
             return None
         return status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
 
-    def _read(self, run_id: str, stamp: tuple[int, int, int, int]) -> tuple[RunRecord | None, _Facts]:
+    def _read(self, run_id: str, stamp: tuple[int, int, int, int]) -> tuple[dict[str, Any], _Facts] | None:
         read_at = time.time_ns()
-        values: dict[str, Any] | None = None
-        # A link, a special file or a file that may not be read is a broken run file, never followed.
-        with suppress(OSError, UnsafeLayout):
-            data = self._reader.read(f"{RUNS_FOLDER}/{run_id}.json", _MAX_RUN_BYTES)
-            values = parse_json_object(data)
-        record = None if values is None else RunRecord.from_json(values, run_id)
-        facts = _Facts.of(record, stamp, read_at)
+        try:
+            parsed = _read_object(self._reader, f"{RUNS_FOLDER}/{run_id}.json")
+        except FileNotFoundError:
+            return None
+        values = parsed or {}
+        started = parse_instant(values.get("started_at")) or id_instant(run_id)
+        facts = _Facts(
+            stamp,
+            read_at,
+            parsed is not None,
+            started.timestamp(),
+            *(values.get(key) for key in ("operation", "status", *_LATER_KEYS)),
+        )
         self._memo.facts[run_id] = facts
-        return record, facts
+        return values, facts
+
+
+def _read_object(reader: Reader, path: str) -> dict[str, Any] | None:
+    try:
+        return parse_json_object(reader.read(path, _MAX_RUN_BYTES))
+    except FileNotFoundError:
+        raise
+    except (OSError, UnsafeLayout):
+        # A link, a special file, or one that may not be read is a broken file; it is never followed.
+        return None
+
+
+def _id_seconds(run_id: str) -> float:
+    return id_instant(run_id).timestamp()
