@@ -98,9 +98,10 @@ def parse_fields(header: str) -> dict[str, Field]:
 
 def _checked_key(name: str, colon: str, number: int) -> str:
     key = name.rstrip(" \t")
-    if not colon and key[0] != "-":
-        raise _structural(number, f'a line must be "key: value", and "{shorten(name)}" has no colon', 1)
-    if fault := key_fault(key):
+    fault = key_fault(key)
+    if fault is None and not colon:
+        fault = f'a line must be "key: value", and "{shorten(key)}" has no colon'
+    if fault is not None:
         raise _structural(number, fault, 1)
     return key
 
@@ -124,14 +125,17 @@ def _read_indented(line: str, number: int, latest: Field | None, items: list[Ite
     content = line.strip(" \t\r")
     if not content or content[0] == "#":
         return
-    column = len(line) - len(line.lstrip(" \t\r")) + 1
     if content[0] != "-" or content[1:2] not in ("", " ", "\t"):
-        raise _structural(number, 'an indented line must be a "- item" of a list or a comment', column)
+        message = 'an indented line must be a "- item" of a list or a comment'
+        raise _structural(number, message, line.index(content) + 1)
     if latest is None or latest.raw not in _LIST_OPENERS:
-        raise _structural(number, "a list item follows a line that starts no list", column)
+        message = "a list item follows a line that starts no list"
+        raise _structural(number, message, line.index(content) + 1)
     raw = content[1:].lstrip(" \t")
-    text = _scalar_text(raw, number, column) if raw and raw[0] in _MARKED_STARTS else raw
-    items.append(Item(raw, text, number))
+    if raw and raw[0] in _MARKED_STARTS:
+        items.append(Item(raw, _scalar_text(raw, number, line.index(raw) + 1), number))
+    else:
+        items.append(Item(raw, raw, number))
 
 
 def _with_items(field: Field, items: list[Item]) -> Field:
@@ -179,12 +183,15 @@ def _flow_items(raw: str) -> list[str] | None:
     """Split `[a, "b, c"]` at its commas; None when it is no flat flow list."""
     if raw[0] != "[" or raw[-1] != "]" or len(raw) < 2:
         return None
+    if not raw[1:-1].strip(" \t"):
+        return []
     parts: list[str] = []
     start = position = 1
     end = len(raw) - 1
+    at_start = True
     while position <= end:
         char = raw[position]
-        if char in "'\"" and not raw[start:position].strip(" \t"):
+        if char in "'\"" and at_start:
             position = _closing_quote(raw, position, end)
             if position < 0:
                 return None
@@ -196,6 +203,7 @@ def _flow_items(raw: str) -> list[str] | None:
             start = position + 1
         elif char in "[]{}":
             return None
+        at_start = char == "," or (at_start and char in " \t")
         position += 1
     return parts
 
@@ -231,10 +239,10 @@ def typed(raw: str, text: str) -> object:
 
 
 def _json_value(raw: str) -> object | None:
-    """Decode one line of strict JSON; None for what is none, repeats a key, or cannot be written as UTF-8."""
+    """Decode one line of strict JSON; None for what is none, repeats a key, or cannot be written again."""
     try:
         value: object = _STRICT_JSON.decode(raw)
-        json.dumps(value, ensure_ascii=False).encode()
+        json.dumps(value, ensure_ascii=False, allow_nan=False).encode()
     except (ValueError, RecursionError):
         return None
     return value

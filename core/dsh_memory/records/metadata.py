@@ -258,7 +258,7 @@ def _read_texts(entry: Field | None, fault_of: Callable[[str], str | None]) -> t
     if entry.items is None:
         raise _invalid(entry, f'must be a list, not "{shorten(entry.text)}"')
     for item in entry.items:
-        fault = "is empty" if item.raw in _NULLS else fault_of(item.text)
+        fault = "is empty or null" if item.raw in _NULLS else fault_of(item.text)
         if fault is not None:
             message = f'{entry.key}: the entry "{shorten(item.text)}" {fault}'
             raise FrontMatterError("invalid-metadata", item.line, message)

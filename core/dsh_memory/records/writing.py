@@ -17,7 +17,7 @@ def field_lines(key: str, value: object) -> list[str]:
     fault = key_fault(key)
     if fault or not is_plain(key) or ":" in key:
         raise ValueError(fault or f"the key {key!r} cannot be written")
-    if isinstance(value, Sequence) and not isinstance(value, str) and value and _is_flat(value):
+    if isinstance(value, list | tuple) and value and _is_flat(value):
         return [f"{key}:", *(f"  - {inline(item)}" for item in value)]
     return [f"{key}: {inline(value)}"]
 
@@ -34,7 +34,7 @@ def inline(value: object) -> str:
         return _number(value)
     if isinstance(value, Mapping) and value:
         return _json(dict(value))
-    if isinstance(value, Sequence):
+    if isinstance(value, list | tuple):
         return _json(list(value))
     raise ValueError(f"a {type(value).__name__} such as {value!r} has no form in front matter")
 
