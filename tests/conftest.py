@@ -6,11 +6,16 @@ import os
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 from tests.support.clocks import FrozenClock
 from tests.support.repositories import MemoryRepository
 
 _FOREIGN_PREFIXES = ("GIT_", "DSH_", "XDG_", "EMAIL", "LC_", "LANG", "SSH_", "EDITOR", "VISUAL", "PAGER")
+
+# Property tests draw the same examples in every run, so that a failure belongs to the change that shows it.
+settings.register_profile("repeatable", derandomize=True, deadline=None)
+settings.load_profile("repeatable")
 
 
 @pytest.fixture(autouse=True)

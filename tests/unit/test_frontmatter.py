@@ -78,7 +78,7 @@ def test_only_an_exact_fence_encloses_front_matter(data: bytes, header: bytes | 
     assert (parts.header, parts.body) == (header, body)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(
     st.lists(st.sampled_from([b"---", b"\n", b"\r\n", b"\r", b"-", b" ", b"a: b", b"\xef\xbb\xbf", b"\xff"]))
 )
@@ -284,7 +284,7 @@ keys = st.sampled_from([*CANONICAL_ORDER, "content", "handler", "memory_path", "
 bodies = st.binary(max_size=30)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(st.dictionaries(keys, field_values, max_size=6), bodies, st.sampled_from([b"\n", b"\r\n"]))
 def test_what_is_rendered_is_read_again(fields: dict[str, object], body: bytes, newline: bytes) -> None:
     data = render(fields, body, newline=newline)
@@ -420,7 +420,7 @@ def test_an_edit_cannot_grow_a_header_over_the_limit() -> None:
         edit(PROJECT, {"big": "x" * MAX_HEADER_BYTES})
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(st.dictionaries(keys, field_values, max_size=6), keys, field_values, bodies, st.booleans())
 @example({"tags": ["a", "a"]}, "tags", ["a"], b"", False)
 @example({"tags": ["a"]}, "tags", ["a", "a"], b"", True)

@@ -46,7 +46,7 @@ def test_kept_newlines_give_lines_a_terminal_can_show() -> None:
     assert visible("a\r\n\tb\nc\rd\x1b[2J", keep_newlines=True) == "a\n    b\nc\\rd\\x1b[2J"
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(any_text, st.booleans())
 def test_any_text_becomes_inert_and_stays_as_it_is(text: str, keep_newlines: bool) -> None:
     shown = visible(text, keep_newlines=keep_newlines)

@@ -115,7 +115,7 @@ class Malformed:
 def read_record(path: str, data: bytes) -> Record | Malformed:
     """Read one record file from its bytes; any bytes give an answer, nothing is raised."""
     size = len(data)
-    if size > MAX_RECORD_BYTES:
+    if size > MAX_RECORD_BYTES:  # guard: record-size
         return oversized(path, size)
     try:
         _check_text(data)
