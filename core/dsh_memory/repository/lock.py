@@ -12,18 +12,17 @@ import json
 import os
 import secrets
 import stat
-import threading
 import time
-from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from dsh_memory.environment import format_instant, parse_instant
 from dsh_memory.errors import OperationInProgress, UnsafeLayout
 from dsh_memory.repository.layout import Root, open_folder
 from dsh_memory.repository.processes import is_alive, started_after
+from dsh_memory.repository.turns import lock_held, turn_of
 
 SYNC_FOLDER = ".sync"
 LOCK_NAME = "operation.lock"
@@ -128,7 +127,7 @@ def read_active_run(root: Root, now: datetime) -> ActiveRun | None:
 def is_applying(root: Root, now: datetime) -> bool:
     """Whether the worktree may hold half of a change, so that the payload has to be read from HEAD.
 
-    True while a live run is in phase applying, and after one of ours died there until recovery has finished it.
+    True while a live run is in phase applying, and after one of ours died there until recovery has been.
     """
     run = read_active_run(root, now)
     if run is None or run.phase != "applying":
@@ -187,7 +186,7 @@ def hold(
 
     Raises OperationInProgress, UnsafeLayout, or OSError where `.sync` cannot be written.
     """
-    with _sync_folder(root) as folder, _turn(_identity(folder), wait_seconds) as turn:
+    with _sync_folder(root) as folder, turn_of(_identity(folder), wait_seconds) as turn:
         run = ActiveRun(run_id, operation, "running", "staging", os.getpid(), format_instant(clock()))
         descriptor = _acquire(folder, run, clock, turn.deadline)
         turn.held = True
@@ -235,7 +234,7 @@ def _acquire(folder: int, run: ActiveRun, clock: Clock, deadline: float) -> int:
         if descriptor is not None:
             return descriptor
         if time.monotonic() >= deadline:
-            raise _lock_held()
+            raise lock_held()
         time.sleep(_POLL_SECONDS)
 
 
@@ -310,10 +309,6 @@ def _open_lock(folder: int) -> int | None:
     return descriptor
 
 
-def _lock_held() -> OperationInProgress:
-    return OperationInProgress("Another operation is changing this memory.", detail="lock-held")
-
-
 def _no_lock_file() -> UnsafeLayout:
     return UnsafeLayout("Something that is no file stands at the operation lock's place.", detail=LOCK_NAME)
 
@@ -345,7 +340,7 @@ def _state(descriptor: int, now: datetime, *, held: bool) -> LockState:
 
 
 def _gone(pid: int, started: datetime, oldest: datetime, now: datetime) -> str | None:
-    """Why the process that took a lock with a free flock holds it no more; None while it may (no flock in JS)."""
+    """Why the process that took a lock with a free flock is gone; None where it may be another program."""
     if not is_alive(pid):
         return "dead"
     # Whatever this process holds it holds by flock: under our own id it is a predecessor's.
@@ -414,73 +409,6 @@ def _unlink(folder: int, name: str) -> None:
     except FileNotFoundError:
         # It is gone already, which is what was wanted.
         return
-
-
-# --- the queue of one process ----------------------------------------------------------------------------
-
-
-@dataclass(slots=True)
-class _Turn:
-    deadline: float
-    held: bool = False
-
-
-@dataclass(slots=True)
-class _Queue:
-    waiting: deque[_Turn] = field(default_factory=deque)
-    last_release: float = 0.0
-
-
-_queues: dict[tuple[int, int], _Queue] = {}
-_queues_changed = threading.Condition()
-
-
-def _forget_queues() -> None:
-    # A forked child has none of its parent's threads, so nobody would ever leave their queues.
-    global _queues_changed
-    _queues.clear()
-    _queues_changed = threading.Condition()
-
-
-os.register_at_fork(after_in_child=_forget_queues)
-
-
-@contextmanager
-def _turn(identity: tuple[int, int], wait_seconds: float) -> Iterator[_Turn]:
-    """Waits for the writers of this process that came first; `deadline` ends the wait for another process.
-
-    The wait begins anew whenever one of them finishes: a long queue that moves is no reason to give up.
-    """
-    arrived = time.monotonic()
-    mine = _Turn(arrived + wait_seconds)
-    with _queues_changed:
-        queue = _queues.setdefault(identity, _Queue())
-        queue.waiting.append(mine)
-        try:
-            while queue.waiting[0] is not mine:
-                mine.deadline = max(arrived, queue.last_release) + wait_seconds
-                left = mine.deadline - time.monotonic()
-                if left <= 0:
-                    raise _lock_held()
-                _queues_changed.wait(left)
-            mine.deadline = max(arrived, queue.last_release) + wait_seconds
-        except BaseException:
-            _leave(identity, queue, mine)
-            raise
-    try:
-        yield mine
-    finally:
-        with _queues_changed:
-            if mine.held:
-                queue.last_release = time.monotonic()
-            _leave(identity, queue, mine)
-
-
-def _leave(identity: tuple[int, int], queue: _Queue, turn: _Turn) -> None:
-    queue.waiting.remove(turn)
-    if not queue.waiting and _queues.get(identity) is queue:
-        del _queues[identity]
-    _queues_changed.notify_all()
 
 
 def _identity(folder: int) -> tuple[int, int]:
