@@ -1,0 +1,1 @@
+"""Times of whole calls beside the alternatives on the same data; `python -m tests.benchmarks` prints one table."""
