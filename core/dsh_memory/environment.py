@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import pwd
 from collections.abc import Mapping
@@ -65,6 +66,17 @@ class Environment:
         default_root = os.path.join(chosen_home, "storages", "memory")
         chosen_root = _absolute(root or variables.get("DSH_MEMORY_ROOT") or default_root, "DSH_MEMORY_ROOT")
         return cls(dsh_home=chosen_home, memory_root=chosen_root)
+
+    @property
+    def state_dir(self) -> str:
+        """The folder of what belongs to this root but not into Git, such as token hashes; it may not exist.
+
+        Keyed by the real path: a root has one, however it is spelled, and two roots never share one.
+        """
+        import platformdirs
+
+        key = hashlib.sha256(os.fsencode(os.path.realpath(self.memory_root))).hexdigest()[:24]
+        return os.path.join(platformdirs.user_state_dir("dsh-memory"), "roots", key)
 
     @property
     def shown_root(self) -> str:
