@@ -12,7 +12,7 @@ import uvicorn
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
 
-from dsh_memory.environment import Environment
+from dsh_memory.environment import Environment, utc_now
 from dsh_memory.hosts.access_log import AccessLog
 from dsh_memory.hosts.fence import Fence, HostRule, is_loopback
 from dsh_memory.hosts.gate import Gate
@@ -56,7 +56,7 @@ def serve(environment: Environment, options: HttpOptions) -> None:
 
     Writes `dsh-memory: http://host:port` to stdout once the port takes connections, the access log to stderr.
     """
-    has_token = bool(TokenStore.of(environment).tokens())
+    has_token = any(token.active(utc_now()) for token in TokenStore.of(environment).tokens())
     # guard: no-open-network
     if not is_loopback(options.host) and (options.open_reads or not has_token):
         reason = (
@@ -81,8 +81,7 @@ def serve(environment: Environment, options: HttpOptions) -> None:
         timeout_graceful_shutdown=_GRACE_SECONDS,
         ws="none",
     )
-    # uvicorn raises the signal once more after the last request; with these in place that ends the call, not
-    # the process.
+    # uvicorn raises the signal once more after the last request: that shall end the call, not the process.
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: None)
     shown = f"[{options.host}]" if ":" in options.host else options.host

@@ -16,6 +16,7 @@ from starlette.routing import Route
 
 from dsh_memory.contract import METHODS, Method
 from dsh_memory.hosts.gate import Gate, Refused
+from dsh_memory.hosts.jsonrpc import BadJson, strict_json
 from dsh_memory.service import MemoryService
 
 _MAX_BODY_BYTES = 1024 * 1024
@@ -55,8 +56,8 @@ def typert_routes(service: MemoryService, gate: Gate) -> list[Route]:
         if body is None:
             return PlainTextResponse("body is too large", status_code=413, headers={"Connection": "close"})
         try:
-            message = _parse(body)
-        except ValueError:
+            message = strict_json(body)
+        except BadJson:
             return PlainTextResponse("body is not JSON", status_code=400)
         try:
             rpc_id, params = _request(message, method)
@@ -87,18 +88,6 @@ async def _body(request: Request) -> bytes | None:
         # Nobody waits for the answer; what came so far is no JSON and is refused as such.
         return b""
     return bytes(chunks)
-
-
-def _parse(body: bytes) -> object:
-    """A body's JSON value; ValueError for anything that is none, NaN and absurd nesting among it."""
-    try:
-        return json.loads(body.decode("utf-8"), parse_constant=_no_constant)
-    except RecursionError as error:
-        raise ValueError("nested too deeply") from error
-
-
-def _no_constant(name: str) -> None:
-    raise ValueError(f"{name} is not JSON")
 
 
 def _request(message: object, method: Method) -> tuple[str, dict[str, Any] | None]:
@@ -142,11 +131,6 @@ def _params(rpc_id: str, args: dict[str, Any], method: Method, wire_name: str) -
     if method.request is None:
         return None
     params = args.get("request")
-    try:
-        json.dumps(params, allow_nan=False)
-    except ValueError as error:
-        text = f'typert gateway: {wire_name}: wire field "request" failed boundary validation'
-        raise _TransportFailure(rpc_id, "internal", text) from error
     if params is not None and not isinstance(params, dict):
         raise _TransportFailure(rpc_id, "internal", "request must be an object")
     return params or {}

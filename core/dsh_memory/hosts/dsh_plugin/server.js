@@ -109,16 +109,17 @@ export class MemoryServer {
     });
   }
 
-  /** End the server: EOF on its stdin, and SIGKILL only when it stays. */
+  /** End the server by EOF on its stdin; one that still writes is not waited for, and ends by itself. */
   async stop() {
     this.#stopped = true;
     clearTimeout(this.#retry);
     const child = this.#child;
     if (child === undefined) return;
     child.stdin.end();
-    const late = setTimeout(() => child.kill("SIGKILL"), EXIT_GRACE_MS);
-    await this.#exited;
-    clearTimeout(late);
+    await Promise.race([this.#exited, new Promise((resolve) => setTimeout(resolve, EXIT_GRACE_MS).unref())]);
+    child.unref();
+    child.stdout.destroy();
+    child.stderr.destroy();
   }
 
   #settle(id) {
