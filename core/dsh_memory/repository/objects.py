@@ -1,0 +1,208 @@
+"""Git objects of a transaction: blob ids, and commits built by one `git fast-import` whatever their size.
+
+Contents go to Git as bytes on its standard input: no filter, no attribute and no link is ever applied to
+them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import NamedTuple
+
+from dsh_memory.repository.git import OWN_IDENTITY, GitFailed, SealedGit, WritingGit
+from dsh_memory.repository.layout import PAYLOAD
+
+FILE_MODE = "100644"
+EXECUTABLE_MODE = "100755"
+FILE_MODES = (FILE_MODE, EXECUTABLE_MODE)
+
+_CRASH_REPORT = re.compile(r"fast_import_crash_[0-9]+")
+
+
+class Entry(NamedTuple):
+    """A file as Git knows it: its mode and its blob's id."""
+
+    mode: str
+    blob: str
+
+
+@dataclass(frozen=True, slots=True)
+class CommitPlan:
+    """One commit: what it changes relative to its parent (None deletes a path)."""
+
+    message: str
+    changes: Mapping[str, Entry | None]
+
+
+class BlobHasher:
+    """Blob ids of one object format, of bytes or of an open file."""
+
+    def __init__(self, object_format: str) -> None:
+        self._format = object_format
+
+    def of(self, data: bytes) -> str:
+        """The id of the blob that holds `data`."""
+        return self._new(len(data), data).hexdigest()
+
+    def of_file(self, descriptor: int) -> str:
+        """The id of the blob of an open file's content, read in pieces from its start."""
+        digest = self._new(os.fstat(descriptor).st_size)
+        os.lseek(descriptor, 0, os.SEEK_SET)
+        while piece := os.read(descriptor, 1 << 20):
+            digest.update(piece)
+        return digest.hexdigest()
+
+    def _new(self, size: int, data: bytes = b"") -> hashlib._Hash:
+        header = b"blob %d\0" % size
+        # Git's own choice of hash, not ours: names of content, no secret rests on them.
+        return hashlib.new(self._format, header + data, usedforsecurity=False)
+
+
+def null_id(object_format: str) -> str:
+    """The id that stands for no object."""
+    return "0" * (64 if object_format == "sha256" else 40)
+
+
+def is_object_id(text: object, object_format: str) -> bool:
+    """Whether `text` is a full object id of that format; nothing else is ever given to git as one."""
+    length = 64 if object_format == "sha256" else 40
+    # guard: object-id-form
+    return (
+        isinstance(text, str) and len(text) == length and all(digit in "0123456789abcdef" for digit in text)
+    )
+
+
+def identity_of(git: SealedGit) -> str:
+    """The identity that commits carry: the repository's own where its config names both parts, else ours."""
+    answer = git.run("config", "--local", "-z", "--get-regexp", r"^user\.(name|email)$", accept=(0, 1))
+    values: dict[str, str] = {}
+    for item in answer.decode("utf-8", "replace").split("\0"):
+        key, _, value = item.partition("\n")
+        values[key.lower()] = re.sub(r"[<>\x00-\x1f]", "", value).strip()
+    name, email = values.get("user.name"), values.get("user.email")
+    return f"{name} <{email}>" if name and email else OWN_IDENTITY
+
+
+def identity_environment(identity: str) -> dict[str, str]:
+    """The same identity for git processes that write a reflog."""
+    name, _, email = identity.removesuffix(">").rpartition(" <")
+    return {"GIT_COMMITTER_NAME": name, "GIT_COMMITTER_EMAIL": email}
+
+
+def import_commits(
+    git: WritingGit,
+    git_dir: str,
+    ref: str,
+    parent: str,
+    plans: Sequence[CommitPlan],
+    contents: Mapping[str, bytes],
+    *,
+    identity: str,
+    now: datetime,
+) -> list[str]:
+    """Builds a chain of commits above `parent` on the private ref `ref`; their ids.
+
+    `contents` holds the bytes of blobs, by id, that Git may not have yet. Raises GitFailed.
+    """
+    signature = f"{identity} {int(now.timestamp())} +0000".encode()
+    stream: list[bytes] = [b"feature done\n"]
+    previous = parent
+    for mark, plan in enumerate(plans, 1):
+        stream.append(b"commit %s\nmark :%d\n" % (ref.encode(), mark))
+        stream.append(b"author %s\ncommitter %s\n" % (signature, signature))
+        stream.append(_data(plan.message.encode()))
+        stream.append(b"from %s\n" % previous.encode())
+        stream += _file_commands(plan.changes, contents)
+        previous = f":{mark}"
+    stream += [b"get-mark :%d\n" % mark for mark in range(1, len(plans) + 1)]
+    stream.append(b"done\n")
+    try:
+        answer = git.run("fast-import", "--quiet", "--done", "--date-format=raw", stdin=b"".join(stream))
+    except GitFailed as failure:
+        _remove_crash_report(git_dir, failure)
+        raise
+    commits = answer.decode("ascii").split()
+    if len(commits) != len(plans):
+        raise GitFailed(("fast-import",), 0, b"it named too few commits")
+    return commits
+
+
+def read_blobs(git: SealedGit, blobs: Iterable[str]) -> dict[str, bytes]:
+    """The bytes of blobs by id, through one git process; raises GitFailed for one that is missing."""
+    wanted = sorted(set(blobs))
+    if not wanted:
+        return {}
+    answer = memoryview(
+        git.run("cat-file", "--batch", stdin="".join(f"{blob}\n" for blob in wanted).encode())
+    )
+    found: dict[str, bytes] = {}
+    position = 0
+    for blob in wanted:
+        line_end = position
+        while answer[line_end] != 0x0A:
+            line_end += 1
+        words = bytes(answer[position:line_end]).split()
+        if len(words) != 3 or words[1] != b"blob":
+            raise GitFailed(("cat-file",), 0, b"object missing: " + blob.encode())
+        start, size = line_end + 1, int(words[2])
+        found[blob] = bytes(answer[start : start + size])
+        position = start + size + 1
+    return found
+
+
+def payload_of(git: SealedGit, commit: str) -> dict[str, Entry]:
+    """Every payload file of a commit; raises GitFailed where the commit is missing."""
+    answer = git.run(
+        "ls-tree", "-r", "-z", "--full-tree", "--end-of-options", f"{commit}^{{commit}}", *PAYLOAD
+    )
+    entries: dict[str, Entry] = {}
+    for line in answer.split(b"\0")[:-1]:
+        facts, _, path = line.partition(b"\t")
+        mode, _, blob = facts.decode("ascii").split()
+        entries[os.fsdecode(path)] = Entry(mode, blob)
+    return entries
+
+
+def _file_commands(changes: Mapping[str, Entry | None], contents: Mapping[str, bytes]) -> Iterable[bytes]:
+    # Deletes first: a file may become a folder, or the other way round, within one commit.
+    for path, entry in changes.items():
+        if entry is None:
+            yield b"D %s\n" % _quoted(path)
+    for path, entry in changes.items():
+        if entry is None:
+            continue
+        data = contents.get(entry.blob)
+        if data is None:
+            yield b"M %s %s %s\n" % (entry.mode.encode(), entry.blob.encode(), _quoted(path))
+        else:
+            yield b"M %s inline %s\n" % (entry.mode.encode(), _quoted(path))
+            yield _data(data)
+
+
+def _data(data: bytes) -> bytes:
+    return b"data %d\n%s\n" % (len(data), data)
+
+
+def _quoted(path: str) -> bytes:
+    quoted = bytearray(b'"')
+    for byte in os.fsencode(path):
+        if byte < 0x20 or byte >= 0x7F or byte in b'"\\':
+            quoted += b"\\%03o" % byte
+        else:
+            quoted.append(byte)
+    return bytes(quoted + b'"')
+
+
+def _remove_crash_report(git_dir: str, failure: GitFailed) -> None:
+    # fast-import leaves a report beside the repository's own files; its words are in the failure already.
+    report = _CRASH_REPORT.search(failure.message)
+    if report is not None:
+        try:
+            os.unlink(os.path.join(git_dir, report.group()))
+        except FileNotFoundError:
+            return
