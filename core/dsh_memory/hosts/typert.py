@@ -7,7 +7,7 @@ Statuses, codes and messages are those that a running host gives for the same re
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import ClientDisconnect, Request
@@ -17,10 +17,18 @@ from starlette.routing import Route
 from dsh_memory.contract import METHODS, Method
 from dsh_memory.hosts.gate import Gate, Refused
 from dsh_memory.hosts.jsonrpc import BadJson, strict_json
-from dsh_memory.service import MemoryService
+
+if TYPE_CHECKING:
+    from dsh_memory.service import Envelope
 
 _MAX_BODY_BYTES = 1024 * 1024
 _NAMESPACE = "memory"
+
+
+class Contract(Protocol):
+    """What answers the contract's methods: a MemoryService."""
+
+    def call(self, method: str, params: object = None) -> Envelope: ...
 
 
 class _TransportFailure(Exception):
@@ -38,8 +46,8 @@ class _TransportFailure(Exception):
         }
 
 
-def typert_routes(service: MemoryService, gate: Gate) -> list[Route]:
-    """The route of the whole `/api` prefix, over one service and one gate."""
+def typert_routes(contract: Contract, gate: Gate) -> list[Route]:
+    """The route of the whole `/api` prefix, over one contract and one gate."""
 
     async def endpoint(request: Request) -> Response:
         method = _method(request)
@@ -63,7 +71,7 @@ def typert_routes(service: MemoryService, gate: Gate) -> list[Route]:
             rpc_id, params = _request(message, method)
         except _TransportFailure as failure:
             return _answer(failure.rpc_id, {"ok": False, "error": failure.error})
-        envelope = await run_in_threadpool(service.call, method.name, params)
+        envelope = await run_in_threadpool(contract.call, method.name, params)
         return _answer(rpc_id, {"ok": True, "value": envelope})
 
     methods = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"]
