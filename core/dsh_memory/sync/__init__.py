@@ -1,0 +1,3 @@
+"""Turning session logs into memory: an agent works on a private copy, and what it wrote is checked before
+it counts.
+"""
