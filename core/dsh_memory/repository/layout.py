@@ -158,6 +158,18 @@ class Reader:
 
         Raises FileNotFoundError, UnsafeLayout for a link or special file, OSError for what the system refuses.
         """
+        descriptor, size = self.open(path)
+        try:
+            self.files_read += 1
+            data = os.read(descriptor, min(size, limit) + 1)
+            if len(data) == size or len(data) > limit:
+                return data
+            return _read_rest(descriptor, data, limit)
+        finally:
+            os.close(descriptor)
+
+    def open(self, path: str) -> tuple[int, int]:
+        """A descriptor of the regular file `path`, which the caller closes, and the file's size; raises as `read`."""
         parent, _, name = path.rpartition("/")
         try:
             descriptor = os.open(name, _FILE_FLAGS, dir_fd=self._folder(parent))
@@ -167,18 +179,12 @@ class Reader:
             if error.errno == errno.ENXIO:
                 raise UnsafeLayout("A special file stands among the files.", detail=f"special-file: {path}") from None
             raise
-        try:
-            # guard: regular-file-after-open
-            status = os.fstat(descriptor)
-            if not stat.S_ISREG(status.st_mode):
-                raise UnsafeLayout("A special file stands among the files.", detail=f"special-file: {path}")
-            self.files_read += 1
-            data = os.read(descriptor, min(status.st_size, limit) + 1)
-            if len(data) == status.st_size or len(data) > limit:
-                return data
-            return _read_rest(descriptor, data, limit)
-        finally:
+        # guard: regular-file-after-open
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode):
             os.close(descriptor)
+            raise UnsafeLayout("A special file stands among the files.", detail=f"special-file: {path}")
+        return descriptor, status.st_size
 
     def _folder(self, path: str) -> int:
         descriptor = self._folders.get(path)

@@ -1,0 +1,357 @@
+"""The live payload beside HEAD's, and the records in it, each as one consistent moment.
+
+While a run applies its change the worktree may hold half of it: readers then take the payload from HEAD.
+Whether a run began or ended during a reading shows in the files of `.sync` that every run touches, as in a
+sequence lock.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final, Literal, NamedTuple, TypeVar
+
+from dsh_memory.errors import RepoUnavailable, UnsafeLayout
+from dsh_memory.records.metadata import MAX_RECORD_BYTES, Malformed, Record, oversized, read_record
+from dsh_memory.repository.content import Content, ContentReader, Kind, RecordCache, is_record_path
+from dsh_memory.repository.git import GitFailed
+from dsh_memory.repository.journal import LAST_RUN
+from dsh_memory.repository.layout import PAYLOAD, RECORD_FOLDERS, LiveFile, Scan
+from dsh_memory.repository.lock import ACTIVE_RUN_NAME, LOCK_NAME, SYNC_FOLDER, is_applying
+from dsh_memory.repository.objects import (
+    EXECUTABLE_MODE,
+    FILE_MODE,
+    FILE_MODES,
+    BlobHasher,
+    Entry,
+    payload_of,
+    read_blobs,
+)
+from dsh_memory.repository.opening import Repository
+
+Scope = Literal["active", "archive", "all"]
+
+#: The record folders of each scope of the contract.
+SCOPES: Final[dict[Scope, tuple[str, ...]]] = {
+    "active": ("handbook", "rollouts"),
+    "archive": ("archive",),
+    "all": RECORD_FOLDERS,
+}
+
+# After so many readings that a run cut through, HEAD is the only steady place.
+_ATTEMPTS: Final = 3
+_RUN_MARKS: Final = (ACTIVE_RUN_NAME, LOCK_NAME, LAST_RUN.removeprefix(f"{SYNC_FOLDER}/"))
+_IN_PROGRESS: Final = (
+    ("MERGE_HEAD", "merge"),
+    ("rebase-merge", "rebase"),
+    ("rebase-apply", "rebase"),
+    ("CHERRY_PICK_HEAD", "cherry-pick"),
+    ("REVERT_HEAD", "revert"),
+    ("BISECT_LOG", "bisect"),
+)
+
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """Where HEAD stands: `commit` is None before the first one, `branch` None where HEAD is detached."""
+
+    commit: str | None
+    branch: str | None
+
+
+class IndexEntry(NamedTuple):
+    """An entry of Git's index; `stage` is 0 but in a conflict, `tag` the letter of `git ls-files -v`."""
+
+    mode: str
+    blob: str
+    stage: int
+    tag: str
+
+
+@dataclass(frozen=True, slots=True)
+class PayloadView:
+    """The worktree's payload and HEAD's.
+
+    `blobs` are the ids of the live files' bytes; `dirty` are the paths whose live bytes or executable bit
+    differ from HEAD's, missing and unreadable ones included. `unreadable` are files and folders that could
+    not be read.
+    """
+
+    head: Head
+    files: dict[str, LiveFile]
+    blobs: dict[str, str]
+    committed: dict[str, Entry]
+    dirty: frozenset[str]
+    unreadable: tuple[str, ...]
+
+    @property
+    def data_file_count(self) -> int:
+        """The contract's `dataFileCount`: live payload files that are not empty."""
+        return sum(live.size > 0 for live in self.files.values())
+
+
+@dataclass(frozen=True, slots=True)
+class Survey:
+    """What status and health say of the payload; `legacy` are paths, `source` is where it was read."""
+
+    head: Head
+    data_file_count: int
+    dirty: frozenset[str]
+    legacy: tuple[str, ...]
+    malformed: tuple[Malformed, ...]
+    source: Literal["worktree", "head"]
+
+
+@dataclass(frozen=True, slots=True)
+class RecordSet:
+    """The records of a scope and the files that are none, by path; `source` is where they were read."""
+
+    records: tuple[Record, ...]
+    malformed: tuple[Malformed, ...]
+    source: Literal["worktree", "head"]
+
+
+def read_head(repo: Repository) -> Head:
+    """Where HEAD stands, asked of two git processes; a branch outside `refs/heads/` keeps its full name."""
+    symbolic = repo.git.run("symbolic-ref", "-q", "HEAD", accept=(0, 1))
+    branch = os.fsdecode(symbolic.removesuffix(b"\n")).removeprefix("refs/heads/")
+    commit = (
+        repo.git.run("rev-parse", "-q", "--verify", "HEAD^{commit}", accept=(0, 1)).decode("ascii").strip()
+    )
+    return Head(commit or None, branch or None)
+
+
+def read_index(repo: Repository) -> dict[str, list[IndexEntry]]:
+    """The payload's entries in Git's index by path, through one git process; several only in a conflict."""
+    entries: dict[str, list[IndexEntry]] = {}
+    for line in repo.git.run("ls-files", "-s", "-v", "-z", "--", *PAYLOAD).split(b"\0")[:-1]:
+        facts, _, path = line.partition(b"\t")
+        tag, mode, blob, stage = facts.decode("ascii").split(" ")
+        entries.setdefault(os.fsdecode(path), []).append(IndexEntry(mode, blob, int(stage), tag))
+    return entries
+
+
+def in_progress(repo: Repository) -> str | None:
+    """The merge, rebase, cherry-pick, revert or bisect begun in the worktree and not ended, by name."""
+    for name, operation in _IN_PROGRESS:
+        if os.path.lexists(os.path.join(repo.git_dir, name)):
+            return operation
+    return None
+
+
+def payload_view(repo: Repository, cache: RecordCache | None = None) -> PayloadView:
+    """The worktree's payload beside HEAD's, whoever is changing it; three git processes, one read a file.
+
+    Raises UnsafeLayout, and RepoUnavailable where HEAD's tree cannot be read.
+    """
+    cache = cache or RecordCache()
+    head = read_head(repo)
+    committed = _committed(repo, head, cache)
+    scan = repo.root.scan()
+    contents = {content.live.path: content for content in _contents(repo, cache, scan, blob=True)}
+    return _view(head, committed, scan, contents)
+
+
+def survey(repo: Repository, now: datetime, cache: RecordCache | None = None) -> Survey:
+    """What status and health say of the payload; raises as `payload_view`."""
+    cache = cache or RecordCache()
+
+    def from_worktree() -> Survey:
+        head = read_head(repo)
+        committed = _committed(repo, head, cache)
+        scan = repo.root.scan()
+        contents = {content.live.path: content for content in _contents(repo, cache, scan, blob=True)}
+        view = _view(head, committed, scan, contents)
+        return Survey(
+            head,
+            view.data_file_count,
+            view.dirty,
+            tuple(sorted(path for path, content in contents.items() if content.kind is Kind.LEGACY)),
+            _malformed(scan, contents.values()),
+            "worktree",
+        )
+
+    def from_head() -> Survey:
+        head = read_head(repo)
+        committed = _committed(repo, head, cache)
+        empty = BlobHasher(repo.object_format).of(b"")
+        parsed = _parse_committed(repo, committed, RECORD_FOLDERS, cache)
+        return Survey(
+            head,
+            sum(entry.blob != empty for entry in committed.values()),
+            frozenset(),
+            tuple(record.path for record in parsed if isinstance(record, Record) and record.is_legacy),
+            tuple(record for record in parsed if isinstance(record, Malformed)),
+            "head",
+        )
+
+    return _steady(repo, now, from_worktree, from_head)
+
+
+def read_records(
+    repo: Repository, now: datetime, scope: Scope = "all", cache: RecordCache | None = None
+) -> RecordSet:
+    """Every record of a scope, each file read once at most and, in the calm case, without a git process.
+
+    Raises as `payload_view`; a file that cannot be read is malformed, one that vanishes is left out.
+    """
+    cache = cache or RecordCache()
+    folders = SCOPES[scope]
+
+    def from_worktree() -> RecordSet:
+        scan = repo.root.scan()
+        contents = list(_contents(repo, cache, scan, folders=folders))
+        records = [content.parsed for content in contents if isinstance(content.parsed, Record)]
+        records.sort(key=lambda record: record.path)
+        return RecordSet(tuple(records), _malformed(scan, contents, folders), "worktree")
+
+    def from_head() -> RecordSet:
+        parsed = _parse_committed(repo, _committed(repo, read_head(repo), cache), folders, cache)
+        return RecordSet(
+            tuple(record for record in parsed if isinstance(record, Record)),
+            tuple(record for record in parsed if isinstance(record, Malformed)),
+            "head",
+        )
+
+    return _steady(repo, now, from_worktree, from_head)
+
+
+def _steady(
+    repo: Repository, now: datetime, from_worktree: Callable[[], _T], from_head: Callable[[], _T]
+) -> _T:
+    for _ in range(_ATTEMPTS):
+        before = _run_marks(repo)
+        # guard: no-half-state
+        if is_applying(repo.root, now):
+            break
+        found = from_worktree()
+        if _run_marks(repo) == before:
+            return found
+    return from_head()
+
+
+def _run_marks(repo: Repository) -> list[tuple[int, int, int] | None]:
+    """By what a change of any file that a run writes at its begin, in its course and at its end is seen."""
+    marks: list[tuple[int, int, int] | None] = []
+    try:
+        with repo.root.folder(SYNC_FOLDER) as folder:
+            for name in _RUN_MARKS:
+                try:
+                    status = os.stat(name, dir_fd=folder, follow_symlinks=False)
+                except FileNotFoundError:
+                    marks.append(None)
+                else:
+                    marks.append((status.st_ino, status.st_mtime_ns, status.st_ctime_ns))
+    except FileNotFoundError:
+        return []
+    return marks
+
+
+def _contents(
+    repo: Repository,
+    cache: RecordCache,
+    scan: Scan,
+    *,
+    blob: bool = False,
+    folders: tuple[str, ...] | None = None,
+) -> Iterator[Content]:
+    """Every payload file's content with its blob id; with `folders`, the record files below them instead."""
+    cache.forget_others(scan.files)
+    with ContentReader(repo.root, repo.object_format, cache) as reader:
+        for path, live in scan.files.items():
+            if folders is not None and not _is_record_below(path, folders):
+                continue
+            content = reader.read(live, blob=blob, record=folders is not None)
+            if content is not None:
+                yield content
+
+
+def _view(head: Head, committed: dict[str, Entry], scan: Scan, contents: dict[str, Content]) -> PayloadView:
+    files = {path: content.live for path, content in contents.items()}
+    blobs = {path: content.blob for path, content in contents.items() if content.blob is not None}
+    dirty = committed.keys() - files.keys()
+    for path, live in files.items():
+        entry = Entry(EXECUTABLE_MODE if live.executable else FILE_MODE, blobs.get(path, ""))
+        # guard: dirty-is-byte-true
+        if committed.get(path) != entry:
+            dirty.add(path)
+    unreadable = [path for path, content in contents.items() if not content.readable]
+    return PayloadView(
+        head, files, blobs, committed, frozenset(dirty), tuple(sorted((*scan.unreadable, *unreadable)))
+    )
+
+
+def _malformed(
+    scan: Scan, contents: Iterable[Content], folders: tuple[str, ...] = RECORD_FOLDERS
+) -> tuple[Malformed, ...]:
+    found = [content.parsed for content in contents if isinstance(content.parsed, Malformed)]
+    for path in scan.unreadable:
+        # What lies in a folder that cannot be read is unknown, which must not look like nothing.
+        if path.partition("/")[0] in folders:
+            found.append(Malformed(path, "unreadable-file", None, "the folder cannot be read", 0))
+    return tuple(sorted(found, key=lambda malformed: malformed.path))
+
+
+def _committed(repo: Repository, head: Head, cache: RecordCache) -> dict[str, Entry]:
+    if head.commit is None:
+        return {}
+    payload = cache.committed(head.commit)
+    if payload is None:
+        try:
+            payload = payload_of(repo.git, head.commit)
+        except GitFailed as failure:
+            raise RepoUnavailable("The commit at HEAD cannot be read.", detail="head-unreadable") from failure
+        cache.remember_committed(head.commit, payload)
+    return payload
+
+
+def _parse_committed(
+    repo: Repository, committed: dict[str, Entry], folders: tuple[str, ...], cache: RecordCache
+) -> list[Record | Malformed]:
+    """The record files of HEAD's payload, by path; blobs that the cache has parsed are not fetched."""
+    parsed: dict[str, Record | Malformed] = {}
+    wanted: dict[str, str] = {}
+    for path, entry in committed.items():
+        if entry.mode not in FILE_MODES:
+            raise UnsafeLayout(
+                "HEAD's payload holds something that is no plain file.", detail=f"no-file: {path}"
+            )
+        if not _is_record_below(path, folders):
+            continue
+        known = cache.get(path)
+        if known is not None and known.blob == entry.blob and known.parsed is not None:
+            parsed[path] = known.parsed
+        else:
+            wanted[path] = entry.blob
+    sizes = _blob_sizes(repo, wanted.values())
+    small = {path: blob for path, blob in wanted.items() if sizes[blob] <= MAX_RECORD_BYTES}
+    try:
+        data = read_blobs(repo.git, small.values())
+    except GitFailed as failure:
+        raise RepoUnavailable("The records at HEAD cannot be read.", detail="head-unreadable") from failure
+    for path, blob in wanted.items():
+        parsed[path] = read_record(path, data[blob]) if path in small else oversized(path, sizes[blob])
+    return [parsed[path] for path in sorted(parsed)]
+
+
+def _blob_sizes(repo: Repository, blobs: Iterable[str]) -> dict[str, int]:
+    wanted = sorted(set(blobs))
+    if not wanted:
+        return {}
+    request = "".join(f"{blob}\n" for blob in wanted).encode()
+    answer = repo.git.run("cat-file", "--batch-check=%(objectname) %(objectsize)", stdin=request)
+    sizes: dict[str, int] = {}
+    for line in answer.decode("ascii").splitlines():
+        blob, size = line.split(" ")
+        if not size.isdigit():
+            raise RepoUnavailable("A record at HEAD is missing from Git.", detail="head-unreadable")
+        sizes[blob] = int(size)
+    return sizes
+
+
+def _is_record_below(path: str, folders: tuple[str, ...]) -> bool:
+    return is_record_path(path) and path.partition("/")[0] in folders
