@@ -1,0 +1,508 @@
+"""The application: frame, panes, global keys. What it knows comes from the gateway, one snapshot at a time."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from datetime import datetime
+from typing import Any, ClassVar, cast
+
+from dsh_memory import Environment, visible
+from dsh_memory.environment import utc_now
+from dsh_memory.inspection import Mark, Snapshot
+from textual import events, on
+from textual.app import App, ComposeResult
+from textual.containers import Vertical
+from textual.timer import Timer
+from textual.widgets import ContentSwitcher, Static
+
+from dsh_memory_tui import acts, clipboard, settings
+from dsh_memory_tui.commands import PANES, Command, bindings, footer, with_overrides
+from dsh_memory_tui.dialogs.chooser import ChooserDialog, Option
+from dsh_memory_tui.dialogs.confirm import ConfirmDialog, Question
+from dsh_memory_tui.dialogs.dialog import TOO_SMALL
+from dsh_memory_tui.dialogs.error import ErrorDialog
+from dsh_memory_tui.dialogs.help import TextDialog, help_lines
+from dsh_memory_tui.frame import PANE_TITLES, Bar, footer_parts, tab_parts, title_line
+from dsh_memory_tui.gateway import Core, Gateway, LiveCore
+from dsh_memory_tui.messages import (
+    Act,
+    ActEnded,
+    Failure,
+    PlanRead,
+    SnapshotFailed,
+    SnapshotRead,
+    StampRead,
+)
+from dsh_memory_tui.panes.health import HealthPane
+from dsh_memory_tui.panes.pane import Pane
+from dsh_memory_tui.panes.previews import PreviewsPane
+from dsh_memory_tui.panes.records import RecordsPane
+from dsh_memory_tui.panes.runs import RunsPane
+from dsh_memory_tui.panes.search import SearchPane
+from dsh_memory_tui.panes.status import StatusPane
+from dsh_memory_tui.panes.trouble import TroublePane
+from dsh_memory_tui.themes import THEME_NAMES, themes
+from dsh_memory_tui.widgets.lines import line
+from dsh_memory_tui.widgets.record_list import Fixed
+
+#: How often the screen looks whether something changed outside.
+WATCH_SECONDS = 1.0
+#: Work that takes longer than this says so.
+BUSY_SECONDS = 0.2
+#: Ages are drawn anew this often; lines that stay the same are not sent.
+AGE_SECONDS = 60.0
+
+
+class MemoryApp(App[int]):
+    """The terminal UI over one memory root."""
+
+    CSS_PATH = "app.tcss"
+    TITLE = "dsh-memory"
+    ENABLE_COMMAND_PALETTE = False
+    HORIZONTAL_BREAKPOINTS: ClassVar[list[tuple[int, str]] | None] = [
+        (0, "-tiny"),
+        (40, "-narrow"),
+        (70, "-medium"),
+        (100, "-wide"),
+    ]
+    VERTICAL_BREAKPOINTS: ClassVar[list[tuple[int, str]] | None] = [(0, "-flat"), (10, "-low"), (20, "-high")]
+
+    def __init__(
+        self,
+        core: Core,
+        *,
+        root: str,
+        clock: Callable[[], datetime] = utc_now,
+        preferences: settings.Settings | None = None,
+        settings_path: str | None = None,
+        read_only: bool = False,
+        demo: bool = False,
+        watch_seconds: float | None = WATCH_SECONDS,
+    ) -> None:
+        super().__init__()
+        self.preferences = preferences or settings.Settings()
+        self.commands, refused = with_overrides(self.preferences.keys)
+        self.problems = (*self.preferences.problems, *refused)
+        self.gateway = Gateway(self, core)
+        self.now = clock
+        self.read_only = read_only
+        self.session_log: list[tuple[datetime, str]] = []
+        self._root_label = root
+        self._settings_path = settings_path
+        self._demo = demo
+        self._watch_seconds = watch_seconds
+        self._snapshot: Snapshot | None = None
+        self._pane = self.preferences.start_pane
+        self._busy = ""
+        self._busy_timer: Timer | None = None
+        self._asking = False
+        for theme in themes(self.preferences.diff):
+            self.register_theme(theme)
+        self.theme = self.preferences.theme
+        for binding in bindings(self.commands):
+            self.bind(binding.key, binding.action, description=binding.description, show=False)
+
+    # -- the screen ----------------------------------------------------------------------------------------
+
+    def compose(self) -> ComposeResult:
+        with Vertical(id="frame"):
+            yield Bar(id="title")
+            yield Bar(id="tabs")
+            with ContentSwitcher(initial=self._pane):
+                yield StatusPane(id="status")
+                yield HealthPane(id="health")
+                yield RunsPane(id="runs")
+                yield PreviewsPane(id="previews")
+                yield SearchPane(id="search")
+                yield RecordsPane(id="records")
+                yield TroublePane(id="trouble")
+            yield Bar(id="footer")
+        yield Static(id="too-small", markup=False)
+
+    def on_mount(self) -> None:
+        self._show_frame()
+        self.pane.start_focus()
+        self._work_begins("reading")
+        self.gateway.refresh()
+        if self._watch_seconds is not None:
+            self.set_interval(self._watch_seconds, self.gateway.watch)
+            self.set_interval(AGE_SECONDS, self._draw_ages)
+        for problem in self.problems:
+            self.say(problem, severity="warning")
+
+    @on(events.Resize)
+    def _resized(self, event: events.Resize) -> None:
+        sentence = TOO_SMALL.format(width=event.size.width, height=event.size.height)
+        self.screen_stack[0].query_one("#too-small", Static).update(sentence)
+        self._show_frame()
+
+    @property
+    def pane(self) -> Pane:
+        """The pane that is shown."""
+        switcher = self.screen_stack[0].query_one(ContentSwitcher)
+        return cast(Pane, switcher.query_one(f"#{switcher.current or self._pane}"))
+
+    @property
+    def pane_name(self) -> str:
+        """The name of the pane that was chosen, whether or not it can be shown."""
+        return self._pane
+
+    def say(self, text: str, *, severity: Any = "information") -> None:
+        """A short word in the corner; foreign text is shown as it is."""
+        self.notify(visible(text, keep_newlines=True), severity=severity, markup=False, timeout=6)
+
+    def _show_frame(self) -> None:
+        base = self.screen_stack[0]
+        width = self.size.width
+        overview = self._snapshot.overview if self._snapshot is not None else None
+        root = overview.shown_root if overview is not None and not self._demo else self._root_label
+        title = base.query_one("#title", Bar)
+        busy, read_only, demo = self._busy, self.read_only, self._demo
+        title.show(
+            lambda cells: Fixed(
+                (
+                    (
+                        None,
+                        title_line(overview, root=root, busy=busy, read_only=read_only, demo=demo, width=cells or width),
+                    ),
+                )
+            )
+        )
+        keys = {name: self.key_of(f"pane-{name}") for name in PANES}
+        base.query_one("#tabs", Bar).show_parts(tab_parts(self._pane, overview, keys, width))
+        shown = footer(self.commands, "trouble" if self._in_trouble else self._pane, read_only=self.read_only)
+        if self._in_trouble:
+            shown = [c for c in shown if c.id not in ("find", "open")]
+            if not self.read_only:
+                shown = [c for c in self.commands if c.id in ("init", "refresh")] + shown
+        base.query_one("#footer", Bar).show_parts(footer_parts(shown, width))
+
+    @property
+    def _in_trouble(self) -> bool:
+        return self.screen_stack[0].query_one(ContentSwitcher).current == "trouble"
+
+    def key_of(self, command: str) -> str:
+        """The first key of a command, as shown."""
+        found = next(c for c in self.commands if c.id == command)
+        return found.shown_keys.split(" ")[0] if found.keys else ""
+
+    def _draw_ages(self) -> None:
+        if self._snapshot is not None:
+            self.pane.show(self._snapshot)
+
+    # -- commands ------------------------------------------------------------------------------------------
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """A command's key works in its panes only, and never behind a dialog."""
+        if action != "run" or not parameters:
+            return True
+        command = self._command(str(parameters[0]))
+        # guard: no-second-dialog
+        return command is not None and command.works_in(self._pane) and len(self.screen_stack) == 1
+
+    def action_run(self, name: str) -> None:
+        """Carry out a command by its id, wherever it was asked for."""
+        command = self._command(name)
+        if command is None or len(self.screen_stack) > 1:
+            return
+        # guard: read-only
+        if command.act and self.read_only:
+            self.say("Read-only: nothing here changes memory. Start without --read-only to act.", severity="warning")
+            return
+        simple: dict[str, Callable[[], object]] = {
+            "find": self._find,
+            "back": self._back,
+            "refresh": self.refresh_all,
+            "theme": self._next_theme,
+            "diff-colours": self._other_diff_colours,
+            "help": self._help,
+            "log": self._log,
+            "palette": self._palette,
+            "filter": self._filter,
+            "init": self._init,
+            "quit": lambda: self.exit(0),
+        }
+        if name.startswith("pane-"):
+            self.go_to(name.removeprefix("pane-"))
+        elif name in simple:
+            simple[name]()
+        elif not self._in_trouble:
+            self.pane.run(name)
+
+    def go_to(self, pane: str) -> None:
+        """Show a pane."""
+        self._pane = pane
+        switcher = self.screen_stack[0].query_one(ContentSwitcher)
+        if switcher.current != "trouble":
+            switcher.current = pane
+            if self._snapshot is not None:
+                self.pane.show(self._snapshot)
+            self.pane.start_focus()
+        self._show_frame()
+
+    def refresh_all(self) -> None:
+        """Read everything again."""
+        self._work_begins("reading")
+        self.gateway.refresh()
+
+    def _command(self, name: str) -> Command | None:
+        return next((command for command in self.commands if command.id == name), None)
+
+    def _find(self) -> None:
+        self.go_to("search")
+
+    def _back(self) -> None:
+        pane = self.pane
+        if hasattr(pane, "back"):
+            pane.back()
+
+    def _next_theme(self) -> None:
+        names = THEME_NAMES
+        self.theme = names[(names.index(self.theme) + 1) % len(names)]
+        self._keep_preferences(theme=self.theme)
+        self.say(f"Theme: {self.theme}.")
+
+    def _other_diff_colours(self) -> None:
+        other: Any = "green-red" if self.preferences.diff == "blue-orange" else "blue-orange"
+        self._keep_preferences(diff=other)
+        for theme in themes(other):
+            self.register_theme(theme)
+        self.refresh_css(animate=False)
+        self.say(f"Diff colours: {other.replace('-', ' and ')}.")
+
+    def _keep_preferences(self, **changes: Any) -> None:
+        from dataclasses import replace
+
+        self.preferences = replace(self.preferences, **changes)
+        if self._settings_path is None:
+            return
+        try:
+            settings.save(self._settings_path, self.preferences)
+        except OSError as error:
+            self.say(f"The setting holds for this session only: {error}", severity="warning")
+
+    def _help(self) -> None:
+        lines = help_lines(self.commands, self._pane, read_only=self.read_only)
+        self.push_screen(TextDialog(f"{PANE_TITLES[self._pane]}: keys", lines))
+
+    def _log(self) -> None:
+        lines = [line((f"{at:%H:%M:%S}  ", "muted"), visible(words)) for at, words in self.session_log]
+        self.push_screen(TextDialog("This session", lines or [line(("Nothing was done yet.", "muted"))]))
+
+    def _palette(self) -> None:
+        options = []
+        for command in self.commands:
+            if not command.palette:
+                continue
+            off = "read-only" if command.act and self.read_only else ""
+            if not off and not command.works_in(self._pane):
+                off = "in " + ", ".join(PANE_TITLES[name] for name in command.panes)
+            name = command.label.rstrip("…") if not command.id.startswith("pane-") else f"go to {command.label}"
+            options.append(Option(command.id, name, command.help, command.shown_keys.split(" ")[0], off))
+        options.sort(key=lambda option: bool(option.off))
+
+        def taken(name: str | None) -> None:
+            if name is not None:
+                self.action_run(name)
+
+        self.push_screen(ChooserDialog("Commands", options), taken)
+
+    def _filter(self) -> None:
+        runs = self.screen_stack[0].query_one(RunsPane)
+        operations, statuses = runs.choices
+        options = [Option("all", "all", "every run")]
+        options.extend(Option(f"operation:{name}", visible(name), "operation") for name in operations)
+        options.extend(Option(f"status:{name}", visible(name), "status") for name in statuses)
+
+        def taken(name: str | None) -> None:
+            if name is None:
+                return
+            kind, _, value = name.partition(":")
+            runs.filter(value if kind == "operation" else None, value if kind == "status" else None)
+
+        self.push_screen(ChooserDialog("Show runs of", options), taken)
+
+    def _init(self) -> None:
+        if not self._in_trouble:
+            self.say("There is a repository already.")
+            return
+        self._start(Act("init", {}, None, "creating"))
+
+    # -- what the panes want -------------------------------------------------------------------------------
+
+    def on_bar_pressed(self, message: Bar.Pressed) -> None:
+        self.action_run(message.command)
+
+    def on_pane_wanted(self, message: Pane.Wanted) -> None:
+        self.action_run(message.command)
+
+    def on_pane_go_to(self, message: Pane.GoTo) -> None:
+        self.go_to(message.pane)
+        if message.only is not None:
+            cast(RecordsPane, self.pane).limit_to(cast(Mark, message.only))
+        elif message.key is not None:
+            self.pane.select(message.key)
+
+    def on_pane_said(self, message: Pane.Said) -> None:
+        self.say(message.text)
+
+    def on_pane_copied(self, message: Pane.Copied) -> None:
+        self.copy(message.text, message.what)
+
+    def on_pane_act_wanted(self, message: Pane.ActWanted) -> None:
+        # guard: read-only
+        if self.read_only or self._asking or len(self.screen_stack) > 1:
+            return
+        if message.kind == "enable":
+            self._start(Act("enable", dict(message.params), None, "switching"))
+            return
+        self._asking = True
+        self.gateway.plan(message.kind, dict(message.params))
+
+    def on_pane_edit_wanted(self, message: Pane.EditWanted) -> None:
+        self.say(f"Editing {message.path} comes next.")
+
+    def copy(self, text: str, what: str) -> None:
+        """Copy by a tool of this machine, else through the terminal; the word afterwards says which."""
+
+        def work() -> None:
+            by_tool = clipboard.copy_by_tool(text)
+            self.call_from_thread(self._copied, text, what, by_tool)
+
+        self.run_worker(work, group="copy", thread=True)
+
+    def _copied(self, text: str, what: str, by_tool: bool) -> None:
+        if by_tool:
+            self.say(f"Copied the {what}.")
+        else:
+            self.copy_to_clipboard(text.encode("utf-8", "replace").decode())
+            self.say(f"Sent the {what} to the terminal; whether it copies is the terminal's choice.")
+
+    # -- what the gateway answers --------------------------------------------------------------------------
+
+    def on_snapshot_read(self, message: SnapshotRead) -> None:
+        self._work_ends()
+        self._snapshot = message.snapshot
+        switcher = self.screen_stack[0].query_one(ContentSwitcher)
+        with self.batch_update():
+            if switcher.current == "trouble":
+                switcher.current = self._pane
+                if len(self.screen_stack) == 1:
+                    self.pane.start_focus()
+            self.pane.show(message.snapshot)
+            self._show_frame()
+        if isinstance(self.screen, ConfirmDialog):
+            self.screen.head_is(message.snapshot.overview.head)
+
+    def on_snapshot_failed(self, message: SnapshotFailed) -> None:
+        self._work_ends()
+        self._snapshot = None
+        base = self.screen_stack[0]
+        base.query_one(TroublePane).show_failure(message.failure, self._root_label, read_only=self.read_only)
+        base.query_one(ContentSwitcher).current = "trouble"
+        if len(self.screen_stack) == 1:
+            self.pane.start_focus()
+        self._show_frame()
+        if isinstance(self.screen, ConfirmDialog):
+            self.screen.head_is(None)
+
+    def on_stamp_read(self, message: StampRead) -> None:
+        if message.changed:
+            self.refresh_all()
+
+    def on_plan_read(self, message: PlanRead) -> None:
+        self._asking = False
+        kind = acts.KINDS[message.kind]
+        if message.plan is None:
+            if message.failure is not None:
+                self._show_failure(kind.title, message.failure)
+            return
+        # guard: no-second-dialog
+        if len(self.screen_stack) > 1:
+            return
+        plan = message.plan
+
+        def answered(yes: bool | None) -> None:
+            if yes:
+                self._start(acts.act_of(message.kind, message.params, plan))
+            else:
+                self.log_line(f"{kind.title}: cancelled, nothing was done")
+
+        self.push_screen(ConfirmDialog(Question(kind.title, kind.verb, plan)), answered)
+
+    def _start(self, act: Act) -> None:
+        self.log_line(act.doing)
+        self._work_begins(act.doing)
+        self.gateway.act(act)
+
+    def on_act_ended(self, message: ActEnded) -> None:
+        self._work_ends()
+        act = message.act
+        if message.value is not None:
+            words = acts.done_words(act, message.value)
+            self.log_line(words.replace("\n", " "))
+            self.say(words)
+        elif message.failure is not None:
+            self.log_line(f"{acts.KINDS[act.kind].title}: {message.failure.code}")
+            self._show_failure(acts.KINDS[act.kind].title, message.failure)
+        self.gateway.refresh()
+
+    def log_line(self, words: str) -> None:
+        """Keep what was done for the session's log."""
+        self.session_log.append((self.now(), words))
+
+    def _show_failure(self, title: str, failure: Failure) -> None:
+        def closed(text: str | None) -> None:
+            if text is not None:
+                self.copy(text, "error")
+
+        self.push_screen(ErrorDialog(title, failure), closed)
+
+    # -- work that takes longer ----------------------------------------------------------------------------
+
+    def _work_begins(self, words: str) -> None:
+        if self._busy_timer is not None:
+            self._busy_timer.stop()
+        if self._snapshot is not None and words == "reading":
+            words = f"reading {self._snapshot.overview.record_count:,} records"
+
+        def show() -> None:
+            self._busy = words
+            self._show_frame()
+
+        self._busy_timer = self.set_timer(BUSY_SECONDS, show)
+
+    def _work_ends(self) -> None:
+        if self._busy_timer is not None:
+            self._busy_timer.stop()
+            self._busy_timer = None
+        self._busy = ""
+
+
+def main(environment: Environment, *, demo: bool = False, read_only: bool = False) -> int:
+    """Open the terminal UI; the exit code of the process (2: there is no terminal to open it on)."""
+    import os
+
+    if not (sys.stdin.isatty() and sys.stdout.isatty()) or os.environ.get("TERM") == "dumb":
+        sys.stderr.write("dsh-memory needs a terminal that can move its cursor; try: dsh-memory status\n")
+        return 2
+    if demo:
+        from dsh_memory_tui.demo import run_demo
+
+        return run_demo(lambda sample: _run(sample, demo=True, read_only=read_only))
+    return _run(environment, demo=False, read_only=read_only)
+
+
+def _run(environment: Environment, *, demo: bool, read_only: bool) -> int:
+    path = settings.default_path()
+    app = MemoryApp(
+        LiveCore(environment, utc_now),
+        root="a sample memory" if demo else environment.shown_root,
+        preferences=settings.load(path),
+        settings_path=path,
+        read_only=read_only,
+        demo=demo,
+    )
+    answer = app.run()
+    return app.return_code or (0 if answer is None else answer)

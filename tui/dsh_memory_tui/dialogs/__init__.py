@@ -1,0 +1,1 @@
+"""Dialogs over the panes; each one closes with esc and does nothing by itself."""

@@ -1,0 +1,283 @@
+"""The only way from the screen to the core: every call runs in a worker thread and answers by one message."""
+
+from __future__ import annotations
+
+import threading
+import traceback
+from collections.abc import Callable, Hashable
+from datetime import datetime
+from time import perf_counter
+from typing import Any, Protocol
+
+from dsh_memory import Environment, MemoryFailure, MemoryService
+from dsh_memory.inspection import FileDiff, Inspector, Plan, PreviewView, RecordView, RunView, Snapshot, TopicView
+from textual.dom import DOMNode
+from textual.message import Message
+from textual.message_pump import MessagePump
+
+from dsh_memory_tui.messages import (
+    Act,
+    ActEnded,
+    DiffRead,
+    Failure,
+    Found,
+    PlanRead,
+    PreviewRead,
+    RecordRead,
+    RunRead,
+    SnapshotFailed,
+    SnapshotRead,
+    StampRead,
+    TopicRead,
+)
+
+
+class Looks(Protocol):
+    """What the screen reads; `dsh_memory.inspection.Inspector` is the real one."""
+
+    def stamp(self) -> Hashable: ...
+    def snapshot(self) -> Snapshot: ...
+    def record(self, path: str) -> RecordView: ...
+    def topic(self, path: str) -> TopicView | None: ...
+    def run(self, run_id: str) -> RunView: ...
+    def run_diff(self, run_id: str, path: str) -> FileDiff: ...
+    def preview(self, preview_id: str) -> PreviewView: ...
+    def preview_diff(self, preview_id: str, path: str) -> FileDiff: ...
+    def clear_plan(self) -> Plan: ...
+    def rollback_plan(self, run_id: str) -> Plan: ...
+    def apply_plan(self, preview_id: str) -> Plan: ...
+    def discard_plan(self, preview_id: str) -> Plan: ...
+    def migrate_plan(self) -> Plan: ...
+    def recover_plan(self) -> Plan: ...
+    def save_plan(self) -> Plan: ...
+
+
+class Core(Protocol):
+    """Everything the screen asks of the core; tests put a fake here."""
+
+    @property
+    def looks(self) -> Looks: ...
+
+    def search(self, query: str, scope: str) -> dict[str, Any]:
+        """The envelope of `memory.search`."""
+
+    def act(self, act: Act) -> dict[str, Any]:
+        """The envelope of a change."""
+
+
+class LiveCore:
+    """The real core over one environment."""
+
+    def __init__(self, environment: Environment, clock: Callable[[], datetime]) -> None:
+        self.environment = environment
+        self.service = MemoryService(environment, clock=clock)
+        self._inspector = Inspector(environment, clock=clock)
+
+    @property
+    def looks(self) -> Looks:
+        return self._inspector
+
+    def search(self, query: str, scope: str) -> dict[str, Any]:
+        return dict(self.service.call("memory.search", {"query": query, "scope": scope, "limit": SEARCH_LIMIT}))
+
+    def act(self, act: Act) -> dict[str, Any]:
+        return dict(_carry_out(self.service, act))
+
+
+#: Results a search shows; the count of all matches stands above them.
+SEARCH_LIMIT = 200
+
+#: The contract's method of an act, and the machine value that only a confirmed dialog adds.
+_METHODS: dict[str, tuple[str, dict[str, Any]]] = {
+    "clear": ("memory.clear", {"confirmation": "DELETE_MEMORY"}),
+    "rollback": ("memory.rollback", {"confirmation": "ROLLBACK_MEMORY"}),
+    "apply": ("memory.applyPreview", {}),
+    "discard": ("memory.discardPreview", {}),
+    "migrate": ("memory.migrateLegacy", {"dryRun": False}),
+    "enable": ("memory.setEnabled", {}),
+}
+
+
+def _carry_out(service: MemoryService, act: Act) -> Any:
+    if act.kind in _METHODS:
+        method, machine_values = _METHODS[act.kind]
+        return service.call(method, {**act.params, **machine_values}, expected_head=act.expected_head)
+    if act.kind == "recover":
+        return service.recover()
+    if act.kind == "save":
+        return service.save(act.params.get("message"))
+    if act.kind == "init":
+        return service.init()
+    return service.write_record(act.params["path"], act.params["old"], act.params["new"])
+
+
+class Gateway:
+    """Runs calls in threads of one Textual node; the inspector answers one call at a time."""
+
+    def __init__(self, node: DOMNode, core: Core) -> None:
+        self._node = node
+        self._core = core
+        self._one_at_a_time = threading.Lock()
+        self._stamp: Hashable = None
+
+    def refresh(self) -> None:
+        """Read everything; answers SnapshotRead or SnapshotFailed to the node."""
+
+        def work() -> Message:
+            try:
+                with self._one_at_a_time:
+                    snapshot = self._core.looks.snapshot()
+            except MemoryFailure as failure:
+                with self._one_at_a_time:
+                    self._stamp = self._core.looks.stamp()
+                return SnapshotFailed(failure_of(failure))
+            self._stamp = snapshot.stamp
+            return SnapshotRead(snapshot)
+
+        self._start("snapshot", work, self._node, lambda failure: SnapshotFailed(failure))
+
+    def watch(self) -> None:
+        """Look whether anything changed since the last read; answers StampRead to the node."""
+        if not self._one_at_a_time.acquire(blocking=False):
+            return
+        self._one_at_a_time.release()
+
+        def work() -> Message:
+            with self._one_at_a_time:
+                stamp = self._core.looks.stamp()
+            return StampRead(stamp != self._stamp)
+
+        self._start("stamp", work, self._node, lambda _failure: StampRead(True))
+
+    def record(self, path: str, to: MessagePump) -> None:
+        """Read one record; answers RecordRead."""
+        self._look("detail", to, lambda looks: RecordRead(path, looks.record(path)), lambda f: RecordRead(path, None, f))
+
+    def topic(self, path: str, to: MessagePump) -> None:
+        """Read the topic of a record; answers TopicRead."""
+        self._look("topic", to, lambda looks: TopicRead(path, looks.topic(path)), lambda _f: TopicRead(path, None))
+
+    def run(self, run_id: str, to: MessagePump) -> None:
+        """Read one run; answers RunRead."""
+        self._look("detail", to, lambda looks: RunRead(run_id, looks.run(run_id)), lambda f: RunRead(run_id, None, f))
+
+    def preview(self, preview_id: str, to: MessagePump) -> None:
+        """Read one preview; answers PreviewRead."""
+        self._look(
+            "detail",
+            to,
+            lambda looks: PreviewRead(preview_id, looks.preview(preview_id)),
+            lambda f: PreviewRead(preview_id, None, f),
+        )
+
+    def run_diff(self, run_id: str, path: str, to: MessagePump) -> None:
+        """Read a file a run changed; answers DiffRead."""
+        self._look(
+            "diff",
+            to,
+            lambda looks: DiffRead(run_id, path, looks.run_diff(run_id, path)),
+            lambda f: DiffRead(run_id, path, None, f),
+        )
+
+    def preview_diff(self, preview_id: str, path: str, to: MessagePump) -> None:
+        """Read a file a preview would change; answers DiffRead."""
+        self._look(
+            "diff",
+            to,
+            lambda looks: DiffRead(preview_id, path, looks.preview_diff(preview_id, path)),
+            lambda f: DiffRead(preview_id, path, None, f),
+        )
+
+    def search(self, query: str, scope: str, to: MessagePump) -> None:
+        """Search; answers Found."""
+
+        def work() -> Message:
+            started = perf_counter()
+            envelope = self._core.search(query, scope)
+            spent = (perf_counter() - started) * 1_000
+            if envelope["ok"]:
+                return Found(query, scope, envelope["value"], spent)
+            return Found(query, scope, None, spent, failure_of(envelope["error"]))
+
+        self._start("search", work, to, lambda failure: Found(query, scope, None, 0, failure))
+
+    def plan(self, kind: str, params: dict[str, Any]) -> None:
+        """Ask what an act would do; answers PlanRead to the node."""
+
+        def ask(looks: Looks) -> Message:
+            target = str(params.get("runId") or params.get("previewId") or "")
+            plan = {
+                "clear": looks.clear_plan,
+                "rollback": lambda: looks.rollback_plan(target),
+                "apply": lambda: looks.apply_plan(target),
+                "discard": lambda: looks.discard_plan(target),
+                "migrate": looks.migrate_plan,
+                "recover": looks.recover_plan,
+                "save": looks.save_plan,
+            }[kind]()
+            return PlanRead(kind, plan, params)
+
+        self._look("plan", self._node, ask, lambda failure: PlanRead(kind, None, params, failure))
+
+    def act(self, act: Act) -> None:
+        """Carry out what a person confirmed; answers ActEnded to the node. It is never cancelled half-way."""
+
+        def work() -> Message:
+            envelope = self._core.act(act)
+            if envelope["ok"]:
+                return ActEnded(act, envelope["value"])
+            return ActEnded(act, None, failure_of(envelope["error"]))
+
+        self._start("act", work, self._node, lambda failure: ActEnded(act, None, failure), exclusive=False)
+
+    def _look(
+        self,
+        group: str,
+        to: MessagePump,
+        ask: Callable[[Looks], Message],
+        fail: Callable[[Failure], Message],
+    ) -> None:
+        def work() -> Message:
+            with self._one_at_a_time:
+                return ask(self._core.looks)
+
+        self._start(group, work, to, fail)
+
+    def _start(
+        self,
+        group: str,
+        work: Callable[[], Message],
+        to: MessagePump,
+        fail: Callable[[Failure], Message],
+        *,
+        exclusive: bool = True,
+    ) -> None:
+        def run() -> None:
+            try:
+                message = work()
+            except Exception as error:
+                message = fail(failure_of(error))
+            to.post_message(message)
+
+        self._node.run_worker(run, group=group, thread=True, exclusive=exclusive)
+
+
+def failure_of(error: object) -> Failure:
+    """A failure to show, from the core's exception, an envelope's error, or a fault of ours."""
+    if isinstance(error, MemoryFailure):
+        return Failure(error.code, error.message, error.detail, error.hint)
+    if isinstance(error, dict):
+        code = str(error.get("code", "unknown"))
+        return Failure(code, str(error.get("message", "")), error.get("detail"), hint_for(code))
+    if isinstance(error, BaseException):
+        lines = "".join(traceback.format_exception(error))
+        return Failure("internal-error", f"{type(error).__name__}: {error}", lines, "This is a fault of dsh-memory; copy it with y.")
+    return Failure("internal-error", str(error), None, "")
+
+
+def hint_for(code: str) -> str:
+    """What a person can do about a code of the contract."""
+    for family in MemoryFailure.__subclasses__():
+        if code in family.codes:
+            return family.codes[code]
+    return ""

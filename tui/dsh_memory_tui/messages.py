@@ -1,0 +1,134 @@
+"""What the gateway answers with: small frozen values, one message for each call."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from dsh_memory.inspection import FileDiff, Plan, PreviewView, RecordView, RunView, Snapshot, TopicView
+from textual.message import Message
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """A refusal or failure of the core, or of the screen itself (`internal-error`)."""
+
+    code: str
+    message: str
+    detail: str | None
+    hint: str
+
+
+@dataclass(frozen=True, slots=True)
+class Act:
+    """One change a person confirmed.
+
+    `kind` is the plan's operation; `params` go to the core's method; `expected_head` binds it to what was shown.
+    """
+
+    kind: str
+    params: dict[str, Any]
+    expected_head: str | None
+    doing: str
+    """What the title line says while it runs, with counts: `clearing 62 files`."""
+    way_back: str = ""
+    """How to undo it afterwards."""
+
+
+@dataclass
+class SnapshotRead(Message):
+    """The whole state at one moment."""
+
+    snapshot: Snapshot
+    """Every list and figure, read from one state."""
+
+
+@dataclass
+class SnapshotFailed(Message):
+    """The memory could not be read at all."""
+
+    failure: Failure
+    """Why."""
+
+
+@dataclass
+class StampRead(Message):
+    """The cheap look whether anything changed."""
+
+    changed: bool
+    """Whether the screen is behind."""
+
+
+@dataclass
+class RecordRead(Message):
+    """One record file, whole."""
+
+    path: str
+    view: RecordView | None
+    failure: Failure | None = None
+
+
+@dataclass
+class TopicRead(Message):
+    """The records that share a topic."""
+
+    path: str
+    view: TopicView | None
+
+
+@dataclass
+class RunRead(Message):
+    """One run, whole."""
+
+    run_id: str
+    view: RunView | None
+    failure: Failure | None = None
+
+
+@dataclass
+class PreviewRead(Message):
+    """One preview, whole."""
+
+    preview_id: str
+    view: PreviewView | None
+    failure: Failure | None = None
+
+
+@dataclass
+class DiffRead(Message):
+    """Both sides of one changed file of a run or a preview."""
+
+    owner: str
+    path: str
+    diff: FileDiff | None
+    failure: Failure | None = None
+
+
+@dataclass
+class Found(Message):
+    """The answer to a search."""
+
+    query: str
+    scope: str
+    value: dict[str, Any] | None
+    milliseconds: float
+    failure: Failure | None = None
+
+
+@dataclass
+class PlanRead(Message):
+    """What an act would do, ready for the dialog."""
+
+    kind: str
+    plan: Plan | None
+    params: dict[str, Any]
+    failure: Failure | None = None
+
+
+@dataclass
+class ActEnded(Message):
+    """An act is over: a value, or the reason why not."""
+
+    act: Act
+    value: dict[str, Any] | None
+    failure: Failure | None = None

@@ -1,0 +1,1 @@
+"""Widgets that draw by lines: what is not on the screen costs nothing."""

@@ -1,0 +1,168 @@
+"""Lines as values: pieces of text with a role, fitted to a width in cells. Pure, no Textual."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from rich.cells import cell_len, set_cell_size
+
+#: What a piece of text means; app.tcss gives each role its colour as `.line--ROLE`.
+ROLES = (
+    "text",
+    "strong",
+    "muted",
+    "accent",
+    "attention",
+    "danger",
+    "good",
+    "rule",
+    "match",
+    "key",
+    "added",
+    "removed",
+    "added-line",
+    "removed-line",
+    "added-word",
+    "removed-word",
+    "off",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Text of one role; foreign text has gone through `visible()` before it gets here."""
+
+    text: str
+    role: str = "text"
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One line: pieces from the left, and pieces that end at the right edge.
+
+    `fill` is the role whose background covers the whole line (diffs).
+    """
+
+    pieces: tuple[Piece, ...] = ()
+    right: tuple[Piece, ...] = ()
+    fill: str | None = None
+
+    @property
+    def text(self) -> str:
+        """The text without its roles, left part and right part."""
+        left = "".join(piece.text for piece in self.pieces)
+        right = "".join(piece.text for piece in self.right)
+        return f"{left}  {right}" if right else left
+
+
+EMPTY = Line()
+
+
+def line(*parts: str | Piece | tuple[str, str], right: Iterable[Piece | tuple[str, str]] = ()) -> Line:
+    """A line from texts and (text, role) pairs."""
+    return Line(tuple(_piece(part) for part in parts), tuple(_piece(part) for part in right))
+
+
+def rule(width: int) -> Line:
+    """A thin rule across the width."""
+    return Line((Piece("─" * max(0, width), "rule"),))
+
+
+def heading(title: str, note: str = "") -> Line:
+    """A section heading, with a quiet note after it."""
+    return line((title, "strong"), ("   " + note if note else "", "muted"))
+
+
+def beside(left: Line, right: Line, left_width: int, *, gap: int) -> Line:
+    """Two lines as one, the right one starting at a fixed column."""
+    if not right.pieces and not right.right:
+        return Line((*fit(left, left_width),))
+    return Line((*fit(left, left_width), Piece(" " * gap), *right.pieces, *right.right))
+
+
+def cut(text: str, width: int) -> str:
+    """The text in at most `width` cells, an ellipsis in place of what does not fit."""
+    if width <= 0:
+        return ""
+    if len(text) <= width and text.isascii():
+        return text
+    if cell_len(text) <= width:
+        return text
+    return set_cell_size(text[: width + 1], width - 1).rstrip() + "…"
+
+
+def pad(text: str, width: int) -> str:
+    """The text cut and filled to exactly `width` cells, from the left."""
+    text = cut(text, width)
+    return text + " " * (width - cell_len(text))
+
+
+def pad_left(text: str, width: int) -> str:
+    """The text cut and filled to exactly `width` cells, ending at the right: numbers."""
+    text = cut(text, width)
+    return " " * (width - cell_len(text)) + text
+
+
+def fit(content: Line, width: int) -> list[Piece]:
+    """The pieces of a line that fill `width` cells: the right part keeps its place, the left is cut."""
+    right_width = sum(cell_len(piece.text) for piece in content.right)
+    if content.right and right_width + 2 > width:
+        return _fit_left(content.pieces + content.right, width)
+    left_width = width - right_width - (1 if content.right else 0)
+    pieces = _fit_left(content.pieces, left_width)
+    used = sum(cell_len(piece.text) for piece in pieces)
+    gap = width - right_width - used
+    if gap > 0:
+        pieces.append(Piece(" " * gap))
+    pieces.extend(content.right)
+    return pieces
+
+
+def wrap(text: str, width: int) -> list[str]:
+    """One line of text as lines of at most `width` cells, broken at spaces where there are any."""
+    if width <= 1 or (len(text) <= width and text.isascii()) or cell_len(text) <= width:
+        return [text]
+    lines: list[str] = []
+    rest = text
+    while rest and cell_len(rest) > width:
+        end = _cells_prefix(rest, width)
+        space = rest.rfind(" ", max(1, end // 3), end + 1)
+        if space > 0:
+            lines.append(rest[:space])
+            rest = rest[space + 1 :]
+        else:
+            lines.append(rest[:end])
+            rest = rest[end:]
+    if rest or not lines:
+        lines.append(rest)
+    return lines
+
+
+def _cells_prefix(text: str, width: int) -> int:
+    """How many characters of the text fit into `width` cells; at least one."""
+    end = min(len(text), width)
+    while end > 1 and cell_len(text[:end]) > width:
+        end -= 1
+    return max(1, end)
+
+
+def _fit_left(pieces: tuple[Piece, ...], width: int) -> list[Piece]:
+    fitted: list[Piece] = []
+    left = max(0, width)
+    for piece in pieces:
+        cells = cell_len(piece.text)
+        if cells <= left:
+            fitted.append(piece)
+            left -= cells
+            continue
+        if left > 0:
+            fitted.append(Piece(cut(piece.text, left), piece.role))
+        break
+    return fitted
+
+
+def _piece(part: str | Piece | tuple[str, str]) -> Piece:
+    if isinstance(part, Piece):
+        return part
+    return Piece(part) if isinstance(part, str) else Piece(part[0], part[1])
