@@ -12,6 +12,9 @@
     ├── PreviewFailure           preview-invalid-request | -not-found | -expired | -apply-failed | live-memory-changed
     ├── SearchFailure            search-invalid-request | search-failed
     ├── ContextFailure           context-invalid-request | usage-invalid | context-failed
+    ├── SessionFailure           session-unreadable | session-corrupt | session-empty
+    ├── SyncFailure              sync-invalid-request | agent-missing | agent-failed | agent-timed-out | sync-failed
+    ├── BackupFailure            backup-invalid | backup-target-exists | backup-failed
     └── ChangeRefused            what a staged change may not do (a journal's error_code, an answer's detail)
 """
 
@@ -139,6 +142,32 @@ class ContextFailure(MemoryFailure):
     }
 
 
+class SessionFailure(MemoryFailure):
+    codes: ClassVar[dict[str, str]] = {
+        "session-unreadable": "Check the path and its permissions.",
+        "session-corrupt": "The log is damaged before its end; nothing was made of it.",
+        "session-empty": "Give a session log of the host: session.jsonl.zstd, or its lines as JSON.",
+    }
+
+
+class SyncFailure(MemoryFailure):
+    codes: ClassVar[dict[str, str]] = {
+        "sync-invalid-request": "See: dsh-memory sync --help",
+        "agent-missing": "Install the host, or name a program with DSH_BIN, DSH_MEMORY_AGENT or --agent-command.",
+        "agent-failed": "Memory is as it was. What the agent said last stands above.",
+        "agent-timed-out": "Memory is as it was. Allow more time with --time-limit.",
+        "sync-failed": "Memory is as it was. The reason is in the message.",
+    }
+
+
+class BackupFailure(MemoryFailure):
+    codes: ClassVar[dict[str, str]] = {
+        "backup-invalid": "The bundle is damaged or was not made by dsh-memory backup export; nothing was written.",
+        "backup-target-exists": "Name a folder that does not exist yet.",
+        "backup-failed": "Nothing was left behind. The reason is in the message.",
+    }
+
+
 class ChangeRefused(MemoryFailure):
     """A staged change that breaks a rule of `spec`: repository, Previews and staging; `path` names the file at fault."""
 
@@ -160,3 +189,8 @@ class ChangeRefused(MemoryFailure):
         super().__init__(code, message, detail=code)
         self.path = path
         self.line = line
+
+
+def hint_of(code: str) -> str | None:
+    """What a person can do about a code; None for a code that is none of ours."""
+    return next((kind.codes[code] for kind in MemoryFailure.__subclasses__() if code in kind.codes), None)
