@@ -93,6 +93,14 @@ class Root:
         finally:
             os.close(descriptor)
 
+    def below(self, path: str) -> Root:
+        """The folder `path` as a root of its own, which the caller closes; raises as `folder`."""
+        inner = Root.__new__(Root)
+        with self.folder(path) as descriptor:
+            inner.path = f"{self.path}/{path}"
+            inner.descriptor = os.dup(descriptor)
+        return inner
+
     def read(self, path: str, limit: int) -> bytes:
         """The bytes of the regular file `path`, at most `limit` + 1 of them; FileNotFoundError, UnsafeLayout, OSError."""
         with Reader(self) as reader:
@@ -149,6 +157,9 @@ class Reader:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self.close()
+
+    def close(self) -> None:
         for descriptor in self._folders.values():
             os.close(descriptor)
         self._folders.clear()
