@@ -1,4 +1,8 @@
-/** Memory for the DSH host: a thin layer over `dsh-memory serve --stdio`, where all of the work is done. */
+/**
+ * Memory for the DSH host: a thin layer over `dsh-memory serve --stdio`, where all of the work is done.
+ *
+ * The @deepseek-ai packages are the host's own: every profile resolves them from the host's installation.
+ */
 
 import { memoryCommand } from "./command.js";
 import { memoryRemote } from "./remote.js";
