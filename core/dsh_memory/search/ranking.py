@@ -27,9 +27,12 @@ _SATURATION = 1.2
 
 @dataclass(frozen=True, slots=True)
 class SearchText:
-    """What a record is searched by, lowercased: `haystack` holds the others, one a line."""
+    """What a record is searched by, lowercased: `head` holds id, type, tags, created_by and source_hash, one a line.
 
-    haystack: str
+    The contract's haystack is `head` and `body` together; no token spans two of them.
+    """
+
+    head: str
     id: str
     type: str
     body: str
@@ -53,18 +56,18 @@ def search_text(record: Record) -> SearchText:
     body = record.text.lower()
     metadata = record.metadata
     if metadata is None:
-        return SearchText(haystack=body, id="", type="", body=body)
+        return SearchText(head="", id="", type="", body=body)
     parts = [metadata.id, metadata.type, *metadata.tags, metadata.created_by or "", metadata.source_hash or ""]
-    head = "\n".join(parts).lower()
-    return SearchText(haystack=f"{head}\n{body}", id=metadata.id, type=metadata.type, body=body)
+    return SearchText("\n".join(parts).lower(), metadata.id, metadata.type, body)
 
 
 def score(text: SearchText, tokens: Iterable[str]) -> int:
     """The contract's score: each token adds 1 in the haystack, 3 in the id, 2 as the type, 1 in the body."""
     total = 0
     for token in tokens:
-        if token in text.haystack:
-            total += 1 + 3 * (token in text.id) + 2 * (token == text.type) + (token in text.body)
+        in_body = token in text.body
+        if in_body or token in text.head:
+            total += 1 + 3 * (token in text.id) + 2 * (token == text.type) + in_body
     return total
 
 
@@ -79,13 +82,13 @@ def rank(records: Iterable[Record], tokens: Sequence[str], limit: int) -> tuple[
             count += 1
             groups.setdefault(points, []).append((record, text))
     hits: list[Hit] = []
-    telling = sorted(set(tokens) - STOP_WORDS)
+    tie_tokens = telling(tokens)
     for points in sorted(groups, reverse=True):
         wanted = limit - len(hits)
         if wanted <= 0:
             break
         # Only a group that reaches the answer needs its words counted.
-        best = nsmallest(wanted, groups[points], key=lambda pair: _tie_key(pair[0], pair[1].body, telling))
+        best = nsmallest(wanted, groups[points], key=lambda pair: tie_key(pair[0].path, pair[1].body, tie_tokens))
         hits.extend(Hit(record, points) for record, _ in best)
     return count, hits
 
@@ -96,13 +99,19 @@ def matching(records: Iterable[Record], tokens: Sequence[str]) -> list[Hit]:
     return [Hit(record, points) for record, points in scored if points]
 
 
-def relevance(words: Sequence[str], telling: Iterable[str]) -> float:
-    """The tie-break: sum of tf / (tf + 1.2) over the telling tokens, tf their whole-word occurrences, 3 decimals."""
-    total = 0.0
-    for token in telling:
-        frequency = words.count(token)
-        total += frequency / (frequency + _SATURATION)
-    return round(total, 3)
+def words_of(lowered: str) -> list[str]:
+    """The words of a lowercased text: its runs of letters and numbers."""
+    return _WORD.findall(lowered)
+
+
+def relevance(frequencies: Iterable[int]) -> float:
+    """The tie-break: the sum of tf / (tf + 1.2), tf the whole-word occurrences of each telling token; 3 decimals."""
+    return round(sum(frequency / (frequency + _SATURATION) for frequency in frequencies), 3)
+
+
+def telling(tokens: Iterable[str]) -> list[str]:
+    """The distinct tokens that break ties: all but the stop words, in one fixed order."""
+    return sorted(set(tokens) - STOP_WORDS)
 
 
 def snippet(body: str, tokens: Iterable[str]) -> str:
@@ -121,9 +130,10 @@ def snippet(body: str, tokens: Iterable[str]) -> str:
     return _folded(body[:_SNIPPET_START])
 
 
-def _tie_key(record: Record, body: str, telling: Sequence[str]) -> tuple[float, int, str]:
-    words = _WORD.findall(body)
-    return (-relevance(words, telling), len(words), record.path)
+def tie_key(path: str, body: str, tokens: Sequence[str]) -> tuple[float, int, str]:
+    """Sort key among equal scores: relevance descending, then fewer words in the (lowercased) body, then path."""
+    words = words_of(body)
+    return (-relevance(words.count(token) for token in tokens), len(words), path)
 
 
 def _original_span(body: str, start: int, stop: int) -> tuple[int, int]:
