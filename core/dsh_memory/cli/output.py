@@ -1,0 +1,117 @@
+"""What leaves the program: data, narration, failures, exit codes; what is foreign is made visible first."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import sys
+from collections.abc import Iterable, Mapping
+from io import TextIOWrapper
+from typing import TYPE_CHECKING, Any, TextIO
+
+from dsh_memory.errors import hint_of
+from dsh_memory.text import visible
+
+if TYPE_CHECKING:
+    from dsh_memory.cli.invocation import Invocation
+    from dsh_memory.service import Envelope
+
+DONE = 0
+FAILED = 1
+USAGE = 2
+BUSY = 3
+INTERRUPTED = 130
+
+
+def prepare_streams() -> None:
+    """Makes both streams take any text whatever the locale, and what is logged inert."""
+    for stream in (sys.stdout, sys.stderr):
+        # Another kind of stream stands there in tests, and none at all where the caller closed it.
+        if isinstance(stream, TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
+    if logging.lastResort is not None:
+        logging.lastResort.setFormatter(_InertFormatter())
+
+
+def emit(*lines: str) -> None:
+    """Writes lines of data, already made visible, to standard output."""
+    _write(sys.stdout, lines)
+
+
+def narrate(text: str) -> None:
+    """Writes words for a person, made visible here, to standard error."""
+    _write(sys.stderr, [visible(text, keep_newlines=True)])
+
+
+def emit_json(envelope: Mapping[str, object]) -> None:
+    """Writes an envelope as one line; ASCII, so that nothing in it acts on a terminal."""
+    emit(json.dumps(envelope, separators=(",", ":")))
+
+
+def answer(call: Invocation, envelope: Envelope) -> dict[str, Any] | None:
+    """The value to show; None where there is nothing left to show.
+
+    That is after a failure, which is narrated, and with `--json`, where the envelope itself is written.
+    """
+    if call.wants_json:
+        emit_json(envelope)
+    if not envelope["ok"]:
+        error = envelope["error"]
+        narrate_failure(error["code"], error["message"], error.get("detail"))
+        return None
+    return None if call.wants_json else envelope["value"]
+
+
+def narrate_failure(code: str, message: str, detail: str | None) -> None:
+    """Says what failed, with its code and what to do about it."""
+    narrate(f"dsh-memory: {code}{f' ({detail})' if detail else ''}: {message}")
+    if hint := hint_of(code):
+        narrate(hint)
+
+
+def exit_code(envelope: Envelope) -> int:
+    """What the program ends with after this answer."""
+    return DONE if envelope["ok"] else failure_code(envelope["error"]["code"])
+
+
+def failure_code(code: str) -> int:
+    """What the program ends with after a failure of this code."""
+    return BUSY if code == "operation-in-progress" else FAILED
+
+
+def finish(code: int) -> int:
+    """Flushes both streams; `code`, or 1 where the data could not be written."""
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:
+        _discard(sys.stdout)
+    except OSError as error:
+        narrate(f"dsh-memory: the output could not be written: {os.strerror(error.errno or 0)}")
+        _discard(sys.stdout)
+        code = code or FAILED
+    try:
+        sys.stderr.flush()
+    except OSError:
+        _discard(sys.stderr)
+    return code
+
+
+def _write(stream: TextIO, lines: Iterable[str]) -> None:
+    try:
+        stream.writelines(f"{line}\n" for line in lines)
+    except BrokenPipeError:
+        # Whoever read this (head, less) has enough; what the command does goes on, and so does its exit code.
+        _discard(stream)
+
+
+def _discard(stream: TextIO) -> None:
+    # What is still in the stream's buffer goes there too, at the latest when the interpreter ends.
+    nothing = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nothing, stream.fileno())
+    os.close(nothing)
+
+
+class _InertFormatter(logging.Formatter):
+    def format(self, record: logging.LogRecord) -> str:
+        return visible(super().format(record), keep_newlines=True)
