@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from dsh_memory.inspection import Plan
-
 from dsh_memory_tui.messages import Act
 from dsh_memory_tui.wording import plural, short
 
@@ -58,7 +57,9 @@ def _done(act: Act, value: dict[str, Any]) -> str:
         case "clear":
             if value["alreadyEmpty"]:
                 return "Memory was empty already."
-            return f"Cleared {plural(value['clearedFileCount'], 'file')}, commit {short(value['clearCommit'])}."
+            return (
+                f"Cleared {plural(value['clearedFileCount'], 'file')}, commit {short(value['clearCommit'])}."
+            )
         case "rollback":
             return f"Rolled back {value['runId']}, commit {short(value['rollbackCommit'])}."
         case "apply":
@@ -70,9 +71,15 @@ def _done(act: Act, value: dict[str, Any]) -> str:
         case "migrate":
             if value["status"] == "no_change":
                 return "There was nothing to migrate."
-            return f"Migrated {plural(value['migratedCount'], 'record')}, commit {short(value['applyCommit'])}."
+            return (
+                f"Migrated {plural(value['migratedCount'], 'record')}, commit {short(value['applyCommit'])}."
+            )
         case "enable":
-            return "Memory is on: agents see it." if value["enabled"] else "Memory is off: no prompt section, no sync."
+            return (
+                "Memory is on: agents see it."
+                if value["enabled"]
+                else "Memory is off: no prompt section, no sync."
+            )
         case "recover":
             return "Recovered." if value.get("recovered", True) else "There was nothing to recover."
         case "init":

@@ -7,15 +7,15 @@ from collections.abc import Callable
 from datetime import datetime
 from typing import Any, ClassVar, cast
 
-from dsh_memory import Environment, visible
-from dsh_memory.environment import utc_now
-from dsh_memory.inspection import Mark, Snapshot
 from textual import events, on
 from textual.app import App, ComposeResult
 from textual.containers import Vertical
 from textual.timer import Timer
 from textual.widgets import ContentSwitcher, Static
 
+from dsh_memory import Environment, visible
+from dsh_memory.environment import utc_now
+from dsh_memory.inspection import Mark, Snapshot
 from dsh_memory_tui import acts, clipboard, settings
 from dsh_memory_tui.commands import PANES, Command, bindings, footer, with_overrides
 from dsh_memory_tui.dialogs.chooser import ChooserDialog, Option
@@ -164,7 +164,14 @@ class MemoryApp(App[int]):
                 (
                     (
                         None,
-                        title_line(overview, root=root, busy=busy, read_only=read_only, demo=demo, width=cells or width),
+                        title_line(
+                            overview,
+                            root=root,
+                            busy=busy,
+                            read_only=read_only,
+                            demo=demo,
+                            width=cells or width,
+                        ),
                     ),
                 )
             )
@@ -208,7 +215,10 @@ class MemoryApp(App[int]):
             return
         # guard: read-only
         if command.act and self.read_only:
-            self.say("Read-only: nothing here changes memory. Start without --read-only to act.", severity="warning")
+            self.say(
+                "Read-only: nothing here changes memory. Start without --read-only to act.",
+                severity="warning",
+            )
             return
         simple: dict[str, Callable[[], object]] = {
             "find": self._find,
@@ -217,7 +227,7 @@ class MemoryApp(App[int]):
             "theme": self._next_theme,
             "diff-colours": self._other_diff_colours,
             "help": self._help,
-            "log": self._log,
+            "log": self._show_log,
             "palette": self._palette,
             "filter": self._filter,
             "init": self._init,
@@ -286,7 +296,7 @@ class MemoryApp(App[int]):
         lines = help_lines(self.commands, self._pane, read_only=self.read_only)
         self.push_screen(TextDialog(f"{PANE_TITLES[self._pane]}: keys", lines))
 
-    def _log(self) -> None:
+    def _show_log(self) -> None:
         lines = [line((f"{at:%H:%M:%S}  ", "muted"), visible(words)) for at, words in self.session_log]
         self.push_screen(TextDialog("This session", lines or [line(("Nothing was done yet.", "muted"))]))
 
@@ -298,7 +308,9 @@ class MemoryApp(App[int]):
             off = "read-only" if command.act and self.read_only else ""
             if not off and not command.works_in(self._pane):
                 off = "in " + ", ".join(PANE_TITLES[name] for name in command.panes)
-            name = command.label.rstrip("…") if not command.id.startswith("pane-") else f"go to {command.label}"
+            name = (
+                command.label.rstrip("…") if not command.id.startswith("pane-") else f"go to {command.label}"
+            )
             options.append(Option(command.id, name, command.help, command.shown_keys.split(" ")[0], off))
         options.sort(key=lambda option: bool(option.off))
 

@@ -53,26 +53,90 @@ COMMANDS: Final[tuple[Command, ...]] = (
     Command("find", ("slash",), "search", "Search all records", footer=7),
     Command("open", ("enter",), "open", "Open what the cursor is on", footer=1, palette=False),
     Command("back", ("escape",), "back", "Leave the detail, or end the search input", palette=False),
-    Command("enable", ("space",), "on/off", "Switch memory on or off", ("status",), footer=3, act=True),
-    Command("migrate", ("m",), "migrate…", "Give legacy records front matter", ("status", "health"), footer=4, act=True),
-    Command("recover", ("R",), "recover…", "Finish or undo an interrupted run", ("health", "status"), footer=2, act=True),
+    Command("enable", ("space",), "on/off", "Switch memory on or off", ("status",), act=True),
+    Command(
+        "migrate",
+        ("m",),
+        "migrate…",
+        "Give legacy records front matter",
+        ("status", "health"),
+        footer=2,
+        act=True,
+    ),
+    Command(
+        "recover",
+        ("R",),
+        "recover…",
+        "Finish or undo an interrupted run",
+        ("health", "status"),
+        footer=6,
+        act=True,
+    ),
     Command("rollback", ("R",), "roll back…", "Undo this run by a new commit", ("runs",), footer=2, act=True),
     Command("filter", ("f",), "filter", "Show runs of one operation or status only", ("runs",), footer=3),
     Command("apply", ("A",), "apply…", "Apply this preview", ("previews",), footer=2, act=True),
-    Command("discard", ("X",), "discard…", "Remove this preview without applying it", ("previews",), footer=3, act=True),
-    Command("layout", ("d",), "side by side", "Show the diff unified or side by side", ("runs", "previews"), footer=4),
-    Command("next-hunk", ("right_square_bracket",), "next hunk", "Go to the next change of the diff", ("runs", "previews")),
     Command(
-        "previous-hunk", ("left_square_bracket",), "previous hunk", "Go to the change before", ("runs", "previews")
+        "discard",
+        ("X",),
+        "discard…",
+        "Remove this preview without applying it",
+        ("previews",),
+        footer=3,
+        act=True,
     ),
-    Command("next", ("n",), "next file", "Next changed file, next match", ("runs", "previews", *_READING), footer=5),
-    Command("previous", ("N",), "previous", "File before, match before", ("runs", "previews", *_READING)),
-    Command("scope", ("ctrl+t",), "scope", "Search active records, the archive, or all", ("search",), footer=3),
-    Command("topic", ("t",), "topic", "Records that share this topic, and which one wins", _READING, footer=5),
-    Command("edit", ("e",), "edit", "Edit this record in $EDITOR; saved as a run", (*_READING, "health"), footer=4, act=True),
-    Command("save", ("s",), "save…", "Commit what editors left in the work tree", ("status", "health", "records"), act=True),
-    Command("clear", ("C",), "clear…", "Empty the memory; Git keeps it", ("status", "records"), footer=6, act=True),
-    Command("copy-id", ("y",), "copy id", "Copy the id under the cursor", _COPYING, footer=6),
+    Command(
+        "layout",
+        ("d",),
+        "side by side",
+        "Show the diff unified or side by side",
+        ("runs", "previews"),
+        footer=4,
+    ),
+    Command(
+        "next-hunk",
+        ("right_square_bracket",),
+        "next hunk",
+        "Go to the next change of the diff",
+        ("runs", "previews"),
+    ),
+    Command(
+        "previous-hunk",
+        ("left_square_bracket",),
+        "previous hunk",
+        "Go to the change before",
+        ("runs", "previews"),
+    ),
+    Command("next", ("n",), "next file", "Diff of the next changed file", ("runs", "previews"), footer=5),
+    Command("previous", ("N",), "previous file", "Diff of the file before", ("runs", "previews")),
+    Command("next-match", ("n",), "next match", "To the next match in this record", _READING),
+    Command("previous-match", ("N",), "previous match", "To the match before", _READING),
+    Command(
+        "scope", ("ctrl+t",), "scope", "Search active records, the archive, or all", ("search",), footer=3
+    ),
+    Command(
+        "topic", ("t",), "topic", "Records that share this topic, and which one wins", _READING, footer=4
+    ),
+    Command(
+        "edit",
+        ("e",),
+        "edit",
+        "Edit this record in $EDITOR; saved as a run",
+        (*_READING, "health"),
+        footer=2,
+        act=True,
+    ),
+    Command(
+        "save",
+        ("s",),
+        "save…",
+        "Commit what editors left in the work tree",
+        ("status", "health", "records"),
+        act=True,
+    ),
+    Command(
+        "clear", ("C",), "clear…", "Empty the memory; Git keeps it", ("status", "records"), footer=3, act=True
+    ),
+    Command("copy-id", ("y",), "copy id", "Copy the id under the cursor", _COPYING),
     Command("copy-body", ("Y",), "copy body", "Copy the body, or the diff", ("runs", "previews", *_READING)),
     Command("copy-citation", ("c",), "copy citation", "Copy the citation of this record", _READING),
     Command("refresh", ("r", "f5"), "read again", "Read the memory again now"),
@@ -81,7 +145,9 @@ COMMANDS: Final[tuple[Command, ...]] = (
     Command("diff-colours", (), "diff colours", "Diff in blue and orange, or green and red"),
     Command("log", ("L",), "log", "What this session did, in order"),
     Command("help", ("question_mark", "f1"), "help", "Keys of this pane", footer=8, palette=False),
-    Command("palette", ("colon", "ctrl+p"), "commands", "Find any command by its name", footer=9, palette=False),
+    Command(
+        "palette", ("colon", "ctrl+p"), "commands", "Find any command by its name", footer=9, palette=False
+    ),
     Command("quit", ("q", "ctrl+q"), "quit", "Leave", footer=10),
     Command("down", ("j", "down"), "down", "One line down", (LIST,), palette=False),
     Command("up", ("k", "up"), "up", "One line up", (LIST,), palette=False),
@@ -89,7 +155,14 @@ COMMANDS: Final[tuple[Command, ...]] = (
     Command("page-up", ("pageup",), "page up", "One page up", (LIST,), palette=False),
     Command("first", ("g", "home"), "first", "To the first line", (LIST,), palette=False),
     Command("last", ("G", "end"), "last", "To the last line", (LIST,), palette=False),
-    Command("other-side", ("tab", "shift+tab"), "other side", "From the list to the detail and back", (LIST,), palette=False),
+    Command(
+        "other-side",
+        ("tab", "shift+tab"),
+        "other side",
+        "From the list to the detail and back",
+        (LIST,),
+        palette=False,
+    ),
 )
 
 #: Most keys a footer shows.
@@ -122,7 +195,9 @@ def shown_key(key: str) -> str:
 def with_overrides(overrides: Mapping[str, str]) -> tuple[tuple[Command, ...], tuple[str, ...]]:
     """The table with a person's own keys (command id -> comma-separated keys), and a sentence for each one refused."""
     commands: list[Command] = []
-    refused = [f"keys: there is no command {name}" for name in overrides if name not in {c.id for c in COMMANDS}]
+    refused = [
+        f"keys: there is no command {name}" for name in overrides if name not in {c.id for c in COMMANDS}
+    ]
     for command in COMMANDS:
         wanted = tuple(key.strip() for key in overrides.get(command.id, "").split(",") if key.strip())
         bad = [key for key in wanted if key in FORBIDDEN_KEYS]
@@ -150,7 +225,8 @@ def available(commands: Iterable[Command], pane: str, *, read_only: bool) -> lis
 def footer(commands: Iterable[Command], pane: str, *, read_only: bool) -> list[Command]:
     """At most seven commands for the footer of a pane, the pane's own first, `help`, `commands` and `quit` always."""
     ranked = sorted(
-        (c for c in available(commands, pane, read_only=read_only) if c.footer), key=lambda command: command.footer
+        (c for c in available(commands, pane, read_only=read_only) if c.footer),
+        key=lambda command: command.footer,
     )
     always = [c for c in ranked if c.id in ("help", "palette", "quit")]
     rest = [c for c in ranked if c not in always and not (c.id == "find" and pane == "search")]

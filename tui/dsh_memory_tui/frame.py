@@ -4,19 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dsh_memory import visible
-from dsh_memory.inspection import Overview
 from rich.cells import cell_len
 from textual import events
 from textual.message import Message
 
+from dsh_memory import visible
+from dsh_memory.inspection import Overview
 from dsh_memory_tui.commands import PANES, Command, shown_key
 from dsh_memory_tui.widgets.lines import Line, Piece, cut
 from dsh_memory_tui.widgets.record_list import Fixed, RecordList
 from dsh_memory_tui.wording import ATTENTION, BUSY, GOOD, OFF, ON, plural, short
 
 PANE_TITLES = {name: name.capitalize() for name in PANES}
-_LABELS_SHORT = {"status": "Stat", "health": "Heal", "runs": "Runs", "previews": "Prev", "search": "Find", "records": "Recs"}
+_LABELS_SHORT = {**PANE_TITLES, "previews": "Prev", "records": "Recs"}
+_LABELS_NARROW = {
+    "status": "Stat",
+    "health": "Heal",
+    "runs": "Runs",
+    "previews": "Prev",
+    "search": "Find",
+    "records": "Recs",
+}
 
 
 class Bar(RecordList, can_focus=False):
@@ -54,7 +62,9 @@ class Bar(RecordList, can_focus=False):
                 self.post_message(self.Pressed(command))
 
 
-def title_line(overview: Overview | None, *, root: str, busy: str, read_only: bool, demo: bool, width: int) -> Line:
+def title_line(
+    overview: Overview | None, *, root: str, busy: str, read_only: bool, demo: bool, width: int
+) -> Line:
     """The title: the product, the root, and what holds everywhere; what has no room is left out from the left."""
     left = (Piece(" dsh-memory", "strong"), Piece("   "), Piece(visible(root), "muted"))
     right: list[tuple[Piece, ...]] = []
@@ -115,14 +125,14 @@ def tab_parts(
     """The tabs: number, name, and how much waits there."""
     parts: list[tuple[str | None, tuple[Piece, ...]]] = [(None, (Piece(" "),))]
     for name in PANES:
-        label = PANE_TITLES[name] if width >= 66 else _LABELS_SHORT[name]
+        label = (PANE_TITLES if width >= 66 else _LABELS_SHORT if width >= 58 else _LABELS_NARROW)[name]
         chosen = name == current
         pieces = [
             Piece(f"{keys[name]} ", "accent" if chosen else "muted"),
             Piece(label, "strong" if chosen else "muted"),
         ]
         waiting = _waiting(name, overview)
-        if waiting and width >= 60:
+        if waiting and width >= 58:
             pieces.append(Piece(f" {waiting}", "attention" if name == "health" else "accent"))
         parts.append((f"pane-{name}", tuple(pieces)))
         parts.append((None, (Piece("   " if width >= 66 else "  "),)))

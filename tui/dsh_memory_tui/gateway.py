@@ -9,12 +9,21 @@ from datetime import datetime
 from time import perf_counter
 from typing import Any, Protocol
 
-from dsh_memory import Environment, MemoryFailure, MemoryService
-from dsh_memory.inspection import FileDiff, Inspector, Plan, PreviewView, RecordView, RunView, Snapshot, TopicView
 from textual.dom import DOMNode
 from textual.message import Message
 from textual.message_pump import MessagePump
 
+from dsh_memory import Environment, MemoryFailure, MemoryService
+from dsh_memory.inspection import (
+    FileDiff,
+    Inspector,
+    Plan,
+    PreviewView,
+    RecordView,
+    RunView,
+    Snapshot,
+    TopicView,
+)
 from dsh_memory_tui.messages import (
     Act,
     ActEnded,
@@ -78,7 +87,9 @@ class LiveCore:
         return self._inspector
 
     def search(self, query: str, scope: str) -> dict[str, Any]:
-        return dict(self.service.call("memory.search", {"query": query, "scope": scope, "limit": SEARCH_LIMIT}))
+        return dict(
+            self.service.call("memory.search", {"query": query, "scope": scope, "limit": SEARCH_LIMIT})
+        )
 
     def act(self, act: Act) -> dict[str, Any]:
         return dict(_carry_out(self.service, act))
@@ -151,15 +162,24 @@ class Gateway:
 
     def record(self, path: str, to: MessagePump) -> None:
         """Read one record; answers RecordRead."""
-        self._look("detail", to, lambda looks: RecordRead(path, looks.record(path)), lambda f: RecordRead(path, None, f))
+        self._look(
+            "detail",
+            to,
+            lambda looks: RecordRead(path, looks.record(path)),
+            lambda f: RecordRead(path, None, f),
+        )
 
     def topic(self, path: str, to: MessagePump) -> None:
         """Read the topic of a record; answers TopicRead."""
-        self._look("topic", to, lambda looks: TopicRead(path, looks.topic(path)), lambda _f: TopicRead(path, None))
+        self._look(
+            "topic", to, lambda looks: TopicRead(path, looks.topic(path)), lambda _f: TopicRead(path, None)
+        )
 
     def run(self, run_id: str, to: MessagePump) -> None:
         """Read one run; answers RunRead."""
-        self._look("detail", to, lambda looks: RunRead(run_id, looks.run(run_id)), lambda f: RunRead(run_id, None, f))
+        self._look(
+            "detail", to, lambda looks: RunRead(run_id, looks.run(run_id)), lambda f: RunRead(run_id, None, f)
+        )
 
     def preview(self, preview_id: str, to: MessagePump) -> None:
         """Read one preview; answers PreviewRead."""
@@ -271,7 +291,12 @@ def failure_of(error: object) -> Failure:
         return Failure(code, str(error.get("message", "")), error.get("detail"), hint_for(code))
     if isinstance(error, BaseException):
         lines = "".join(traceback.format_exception(error))
-        return Failure("internal-error", f"{type(error).__name__}: {error}", lines, "This is a fault of dsh-memory; copy it with y.")
+        return Failure(
+            "internal-error",
+            f"{type(error).__name__}: {error}",
+            lines,
+            "This is a fault of dsh-memory; copy it with y.",
+        )
     return Failure("internal-error", str(error), None, "")
 
 

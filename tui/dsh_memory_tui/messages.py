@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from dsh_memory.inspection import FileDiff, Plan, PreviewView, RecordView, RunView, Snapshot, TopicView
 from textual.message import Message
+
+from dsh_memory.inspection import FileDiff, Plan, PreviewView, RecordView, RunView, Snapshot, TopicView
 
 
 @dataclass(frozen=True, slots=True)

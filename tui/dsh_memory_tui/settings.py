@@ -48,7 +48,9 @@ def load(path: str) -> Settings:
         keys = {}
     return Settings(
         theme=one_of("theme", THEME_NAMES, DARK),
-        diff=cast(Literal["blue-orange", "green-red"], one_of("diff", ("blue-orange", "green-red"), "blue-orange")),
+        diff=cast(
+            Literal["blue-orange", "green-red"], one_of("diff", ("blue-orange", "green-red"), "blue-orange")
+        ),
         start_pane=one_of("start_pane", PANES, "status"),
         keys=dict(keys),
         problems=tuple(problems),
@@ -57,7 +59,11 @@ def load(path: str) -> Settings:
 
 def save(path: str, settings: Settings) -> None:
     """Write the settings, whole, replacing the file at once; raises OSError."""
-    lines = [f'theme = "{settings.theme}"', f'diff = "{settings.diff}"', f'start_pane = "{settings.start_pane}"']
+    lines = [
+        f'theme = "{settings.theme}"',
+        f'diff = "{settings.diff}"',
+        f'start_pane = "{settings.start_pane}"',
+    ]
     if settings.keys:
         lines.append("\n[keys]")
         lines.extend(f"{name} = {_quoted(value)}" for name, value in settings.keys.items())

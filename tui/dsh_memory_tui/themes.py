@@ -136,7 +136,9 @@ def _ansi_theme(diff: DiffColours) -> Theme:
             "match": "ansi_default",
             "ansi-background": "ansi_default",
             "ansi-foreground": "ansi_default",
-            **_widget_variables("ansi_default", "ansi_bright_black", "ansi_bright_black", "ansi_default", "ansi_blue"),
+            **_widget_variables(
+                "ansi_default", "ansi_bright_black", "ansi_bright_black", "ansi_default", "ansi_blue"
+            ),
         },
     )
 

@@ -90,9 +90,11 @@ def sparkline(values: list[int] | tuple[int, ...]) -> str:
     top = max(values, default=0)
     if top <= 0:
         return _BARS[0] * len(values)
-    return "".join(_BARS[0 if value <= 0 else max(1, round(value / top * (len(_BARS) - 1)))] for value in values)
+    return "".join(
+        _BARS[0 if value <= 0 else max(1, round(value / top * (len(_BARS) - 1)))] for value in values
+    )
 
 
 def bar(value: int, top: int, width: int) -> str:
     """A count as a bar of at most `width` cells; at least one cell for a count above zero."""
-    return "" if value <= 0 or top <= 0 else "█" * max(1, round(value / top * width))
+    return "" if value <= 0 or top <= 0 else "━" * max(1, round(value / top * width))

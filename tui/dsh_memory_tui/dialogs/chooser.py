@@ -94,5 +94,7 @@ def _draw(option: Option, width: int) -> Line:
     role = "muted" if option.off else "text"
     help_text = option.off or option.help
     return line(
-        (pad(option.label, 18), role), (help_text if width > 50 else "", "muted"), right=[(option.key, "key")] if option.key else ()
+        (pad(option.label, 18), role),
+        (help_text if width > 50 else "", "muted"),
+        right=[(option.key, "key")] if option.key else (),
     )

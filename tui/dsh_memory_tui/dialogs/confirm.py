@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from time import monotonic
 
-from dsh_memory import visible
-from dsh_memory.inspection import Plan
 from textual import events, on
 from textual.app import ComposeResult
 from textual.containers import Horizontal
 from textual.widgets import Input
 
+from dsh_memory import visible
+from dsh_memory.inspection import Plan
 from dsh_memory_tui.dialogs.dialog import Choice, Dialog, Reading, choices
 from dsh_memory_tui.frame import Bar
 from dsh_memory_tui.widgets.lines import EMPTY, Line, Piece, heading, line, wrap
@@ -76,7 +76,9 @@ class ConfirmDialog(Dialog[bool]):
         else:
             first = "Continue…" if self.question.steps == 2 else self.question.verb
             yield choices(
-                Choice("Cancel", id="cancel"), Choice(first, id="continue"), Choice(self.question.verb, id="confirm")
+                Choice("Cancel", id="cancel"),
+                Choice(first, id="continue"),
+                Choice(self.question.verb, id="confirm"),
             )
 
     def on_mount(self) -> None:
@@ -148,7 +150,9 @@ class ConfirmDialog(Dialog[bool]):
     def on_key(self, event: events.Key) -> None:
         if event.is_printable and not isinstance(self.focused, Input) and not self._changed:
             event.stop()
-            self.say(f"{visible(event.character or '')} does nothing here: tab moves, enter takes, esc leaves.")
+            self.say(
+                f"{visible(event.character or '')} does nothing here: tab moves, enter takes, esc leaves."
+            )
 
     def on_resize(self, event: events.Resize) -> None:
         super().on_resize(event)
@@ -181,7 +185,9 @@ class ConfirmDialog(Dialog[bool]):
             self.query_one(Reading).show(lambda width: _fixed(plan_lines(question.plan, width)), top=True)
         else:
             word = question.plan.confirm_word or ""
-            self._lines([line("Type  ", (word, "strong"), "  to go on; enter counts once it is complete."), EMPTY])
+            self._lines(
+                [line("Type  ", (word, "strong"), "  to go on; enter counts once it is complete."), EMPTY]
+            )
             self.query_one("#word-label", Bar).show_parts([(None, (Piece("› ", "accent"),))])
 
     def _title(self, note: str) -> None:
@@ -223,7 +229,8 @@ def plan_lines(plan: Plan, width: int) -> list[Line]:
         lines.extend((EMPTY, heading("In Git")))
         for words in plan.git_words:
             lines.extend(
-                line(("  " if index else "", "muted"), (part, "muted")) for index, part in enumerate(wrap(visible(words), width - 2))
+                line(("  " if index else "", "muted"), (part, "muted"))
+                for index, part in enumerate(wrap(visible(words), width - 2))
             )
     if plan.way_back:
         lines.extend((EMPTY, heading("The way back")))

@@ -7,6 +7,7 @@ from typing import TypeVar
 from textual import events
 from textual.app import ComposeResult
 from textual.containers import Container, Horizontal
+from textual.content import Content
 from textual.message import Message
 from textual.screen import ModalScreen
 from textual.widget import Widget
@@ -38,8 +39,8 @@ class Choice(Widget, can_focus=True):
         self.label = label
         self.styles.width = len(label) + 4
 
-    def render(self) -> str:
-        return f"[ {self.label} ]" if self.has_focus else f"  {self.label}  "
+    def render(self) -> Content:
+        return Content(f"[ {self.label} ]" if self.has_focus else f"  {self.label}  ")
 
     def get_content_width(self, container: object, viewport: object) -> int:
         return len(self.label) + 4

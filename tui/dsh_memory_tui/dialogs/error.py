@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dsh_memory import visible
 from textual import on
 from textual.app import ComposeResult
 
+from dsh_memory import visible
 from dsh_memory_tui.dialogs.dialog import Choice, Dialog, Reading, choices
 from dsh_memory_tui.frame import Bar
 from dsh_memory_tui.messages import Failure
@@ -40,7 +40,9 @@ class ErrorDialog(Dialog[str]):
         failure = self._failure
         title = line((visible(self._heading), "strong"), right=[(visible(failure.code), "danger")])
         self.query_one("#dialog-title", Bar).show(lambda _width: Fixed(((None, title),)))
-        self.query_one(Reading).show(lambda width: Fixed(tuple((None, part) for part in error_lines(failure, width))))
+        self.query_one(Reading).show(
+            lambda width: Fixed(tuple((None, part) for part in error_lines(failure, width)))
+        )
         self.query_one("#dialog-note", Bar).show_parts([(None, (Piece("y copies this text", "muted"),))])
         self.query_one("#close").focus()
 

@@ -50,7 +50,9 @@ def help_lines(commands: Sequence[Command], pane: str, *, read_only: bool) -> li
     """The keys of a pane: its own first, then those of every pane, then those of lists."""
     lines = [line(PURPOSES[pane]), EMPTY]
     if read_only:
-        lines.extend((line(("Read-only: everything that would change memory is switched off.", "attention")), EMPTY))
+        lines.extend(
+            (line(("Read-only: everything that would change memory is switched off.", "attention")), EMPTY)
+        )
     own = [c for c in commands if pane in c.panes and c.keys]
     everywhere = [c for c in commands if not c.panes and c.keys and not c.id.startswith("pane-")]
     lists = [c for c in commands if LIST in c.panes and c.keys]
@@ -62,6 +64,12 @@ def help_lines(commands: Sequence[Command], pane: str, *, read_only: bool) -> li
             off = read_only and command.act
             keys = " ".join(shown_key(key) for key in command.keys)
             note = "   off: read-only" if off else ""
-            lines.append(line(("  " + pad(keys, 14), "muted" if off else "key"), (command.help, "muted" if off else "text"), (note, "muted")))
+            lines.append(
+                line(
+                    ("  " + pad(keys, 14), "muted" if off else "key"),
+                    (command.help, "muted" if off else "text"),
+                    (note, "muted"),
+                )
+            )
         lines.append(EMPTY)
     return lines[:-1]

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from dsh_memory import visible
-from dsh_memory.inspection import Fact, Overview, Snapshot
 from textual.app import ComposeResult
 
+from dsh_memory import visible
+from dsh_memory.inspection import Fact, Overview, Snapshot
 from dsh_memory_tui.panes.pane import Pane
 from dsh_memory_tui.panes.status import ACTION_KEYS, STATE_SIGNS, Row
 from dsh_memory_tui.widgets.lines import EMPTY, Line, heading, line, pad, wrap
@@ -84,7 +84,9 @@ def health_rows(overview: Overview, now: datetime, width: int) -> tuple[Row, ...
     for index, fact in enumerate(overview.facts):
         if fact.state == "good":
             sign, role = STATE_SIGNS["good"]
-            content = line((f"{sign} ", role), (pad(visible(fact.topic), _TOPIC), "muted"), visible(fact.sentence))
+            content = line(
+                (f"{sign} ", role), (pad(visible(fact.topic), _TOPIC), "muted"), visible(fact.sentence)
+            )
             rows.append((f"fact:{index}", content))
     return tuple(rows)
 
@@ -92,12 +94,19 @@ def health_rows(overview: Overview, now: datetime, width: int) -> tuple[Row, ...
 def _wrong(index: int, fact: Fact, width: int) -> list[Row]:
     sign, role = STATE_SIGNS[fact.state]
     key = ACTION_KEYS[fact.action] if fact.action else ""
+    if fact.action in ("open-malformed", "open-previews"):
+        key = "↵"
     indent = " " * (_TOPIC + 2)
     room = width - len(indent) - 6
     rows: list[Row] = []
     for at, part in enumerate(wrap(visible(fact.sentence), room)):
         if at == 0:
-            head = line((f"{sign} ", role), (pad(visible(fact.topic), _TOPIC), role), part, right=[(key, "key")] if key else ())
+            head = line(
+                (f"{sign} ", role),
+                (pad(visible(fact.topic), _TOPIC), role),
+                part,
+                right=[(key, "key")] if key else (),
+            )
             rows.append((f"fact:{index}", head))
         else:
             rows.append((None, line(indent, part)))
@@ -115,7 +124,11 @@ def _malformed(overview: Overview, width: int) -> list[Row]:
         rows.append(
             (
                 f"record:{record.path}",
-                line((f"{STATE_SIGNS['bad'][0]} ", "danger"), pad(place, place_width), f"  {visible(record.reason)}"),
+                line(
+                    (f"{STATE_SIGNS['bad'][0]} ", "danger"),
+                    pad(place, place_width),
+                    f"  {visible(record.reason)}",
+                ),
             )
         )
     rows.append((None, EMPTY))
@@ -128,7 +141,11 @@ def _holders(overview: Overview, width: int) -> list[Row]:
     lock = overview.lock
     if lock is not None:
         who = f"{visible(lock.operation)}, process {lock.pid if lock.pid is not None else 'unknown'}, since {exact(lock.started_at)}"
-        state = "holds it" if lock.active else f"is gone ({visible(lock.stale_reason or 'stale')}); the next change takes it over"
+        state = (
+            "holds it"
+            if lock.active
+            else f"is gone ({visible(lock.stale_reason or 'stale')}); the next change takes it over"
+        )
         rows.append((None, heading("Lock")))
         rows.append((f"run:{lock.run_id}" if lock.run_id else None, _pair("holder", who)))
         rows.append((None, _pair("state", state)))
@@ -143,7 +160,12 @@ def _holders(overview: Overview, width: int) -> list[Row]:
     if overview.interrupted_run is not None:
         row = overview.interrupted_run
         rows.append((None, heading("Interrupted run")))
-        rows.append((f"run:{row.run_id}", _pair(visible(row.operation), f"{visible(row.run_id)}, phase {visible(row.phase or '–')}")))
+        rows.append(
+            (
+                f"run:{row.run_id}",
+                _pair(visible(row.operation), f"{visible(row.run_id)}, phase {visible(row.phase or '–')}"),
+            )
+        )
         rows.append((None, EMPTY))
     return rows
 

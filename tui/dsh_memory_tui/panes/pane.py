@@ -5,11 +5,11 @@ from __future__ import annotations
 from datetime import datetime
 from typing import TYPE_CHECKING, cast
 
-from dsh_memory.inspection import Snapshot
 from textual.app import ComposeResult
 from textual.containers import Container
 from textual.message import Message
 
+from dsh_memory.inspection import Snapshot
 from dsh_memory_tui.gateway import Gateway
 from dsh_memory_tui.widgets.record_list import RecordList
 

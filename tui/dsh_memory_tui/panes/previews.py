@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 
-from dsh_memory import visible
-from dsh_memory.inspection import FileChange, PreviewRow, PreviewView, Snapshot
 from textual.app import ComposeResult
 
+from dsh_memory import visible
+from dsh_memory.inspection import FileChange, PreviewRow, PreviewView, Snapshot
 from dsh_memory_tui.messages import DiffRead, PreviewRead
 from dsh_memory_tui.panes.pane import SplitPane
 from dsh_memory_tui.widgets.diff_view import DiffView, file_row
@@ -17,7 +17,9 @@ from dsh_memory_tui.widgets.record_list import Drawn, RecordList
 from dsh_memory_tui.widgets.record_view import labelled
 from dsh_memory_tui.wording import ATTENTION, BAD, CLOSED, GOOD, OPEN, age, changes, duration, exact, plural
 
-EMPTY_WORDS = "No preview waits. dsh-memory sync --preview makes one: a change to look at before it is applied."
+EMPTY_WORDS = (
+    "No preview waits. dsh-memory sync --preview makes one: a change to look at before it is applied."
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +96,9 @@ class PreviewsPane(SplitPane):
         if message.view is None:
             failure = message.failure
             words = f"{failure.code}: {failure.message}" if failure else ""
-            self.diff_view.show_lines(lambda width: tuple(line((part, "muted")) for part in wrap(visible(words), width)), top=True)
+            self.diff_view.show_lines(
+                lambda width: tuple(line((part, "muted")) for part in wrap(visible(words), width)), top=True
+            )
         else:
             view, now = message.view, self.now
             self.diff_view.show_lines(lambda width: preview_lines(view, now, width), top=False)
@@ -105,7 +109,11 @@ class PreviewsPane(SplitPane):
         view = self._views.get(message.owner)
         notes = [w for w in (view.warnings if view else ()) if w.path == message.path]
         note = tuple(
-            line((f"{BAD if w.blocking else ATTENTION} ", "danger" if w.blocking else "attention"), visible(w.sentence)) for w in notes
+            line(
+                (f"{BAD if w.blocking else ATTENTION} ", "danger" if w.blocking else "attention"),
+                visible(w.sentence),
+            )
+            for w in notes
         )
         top = self.diff_view.diff is None or self.diff_view.diff.path != message.path
         self.diff_view.show_diff(message.diff, note, top=top)
@@ -126,7 +134,9 @@ class PreviewsPane(SplitPane):
         if 0 <= at < len(paths):
             self.listing.select(f"{preview_id}\n{paths[at]}")
         else:
-            self.post_message(self.Said("That was the last file." if step > 0 else "That was the first file."))
+            self.post_message(
+                self.Said("That was the last file." if step > 0 else "That was the first file.")
+            )
 
     def _read_current(self, *, again: bool = False) -> None:
         preview_id, path = self._current()
@@ -157,9 +167,13 @@ class PreviewsPane(SplitPane):
             items.append(preview)
             if preview.preview_id == self._current_id and preview.preview_id in self._views:
                 view = self._views[preview.preview_id]
-                items.extend(FileOf(preview.preview_id, change, _sign(view, change.path)) for change in view.files)
+                items.extend(
+                    FileOf(preview.preview_id, change, _sign(view, change.path)) for change in view.files
+                )
         now, opened = self.now, self._current_id
-        rows: Drawn[PreviewRow | FileOf] = Drawn(items, _key, lambda item, width: (_draw(item, now, opened, width),))
+        rows: Drawn[PreviewRow | FileOf] = Drawn(
+            items, _key, lambda item, width: (_draw(item, now, opened, width),)
+        )
         self.listing.show(lambda _width: rows)
 
 
@@ -174,7 +188,12 @@ def _key(item: PreviewRow | FileOf) -> str:
 
 def _draw(item: PreviewRow | FileOf, now: datetime, opened: str | None, width: int) -> Line:
     if isinstance(item, FileOf):
-        return file_row(item.change.path, item.change.kind, changes(item.change.added, item.change.removed), warning=item.sign)
+        return file_row(
+            item.change.path,
+            item.change.kind,
+            changes(item.change.added, item.change.removed),
+            warning=item.sign,
+        )
     left = item.expires_at - now
     role = "attention" if left.days < 2 else "muted"
     sign = OPEN if item.preview_id == opened else CLOSED
@@ -208,18 +227,22 @@ def preview_lines(view: PreviewView, now: datetime, width: int) -> tuple[Line, .
         lines.extend((line(("A ", "key"), "applies it as one run   ", ("X ", "key"), "discards it"), EMPTY))
     lines.append(heading("For the reviewer", plural(len(view.warnings), "warning") if view.warnings else ""))
     if not view.warnings:
-        lines.append(line((f"{GOOD} ", "good"), ("Nothing stands out: no deletes, no shrinking, no secret.", "muted")))
+        lines.append(
+            line((f"{GOOD} ", "good"), ("Nothing stands out: no deletes, no shrinking, no secret.", "muted"))
+        )
     for warning in view.warnings:
         sign, role = (BAD, "danger") if warning.blocking else (ATTENTION, "attention")
-        where = f"{visible(warning.path)}{f':{warning.line}' if warning.line else ''}  " if warning.path else ""
+        where = (
+            f"{visible(warning.path)}{f':{warning.line}' if warning.line else ''}  " if warning.path else ""
+        )
         for index, part in enumerate(wrap(f"{where}{visible(warning.sentence)}", width - 2)):
             lines.append(line((f"{sign} " if index == 0 else "  ", role), part))
     lines.extend((EMPTY, heading("Files", "n shows them one by one")))
     lines.extend(
-        file_row(f.path, f.kind, changes(f.added, f.removed), indent="", warning=_sign(view, f.path)) for f in view.files
+        file_row(f.path, f.kind, changes(f.added, f.removed), indent="", warning=_sign(view, f.path))
+        for f in view.files
     )
     lines.append(EMPTY)
     lines.extend(labelled("made", exact(row.created_at), width))
     lines.extend(labelled("expires", exact(row.expires_at), width))
     return tuple(lines)
-

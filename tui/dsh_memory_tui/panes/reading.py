@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, cast
+
+from textual.timer import Timer
 
 from dsh_memory import visible
 from dsh_memory.inspection import RecordView, TopicView
-
 from dsh_memory_tui.messages import RecordRead, TopicRead
+from dsh_memory_tui.panes.pane import Pane
 from dsh_memory_tui.widgets.lines import line, wrap
 from dsh_memory_tui.widgets.record_list import Fixed, RecordList
 from dsh_memory_tui.widgets.record_view import RecordText
-
-if TYPE_CHECKING:
-    from dsh_memory_tui.panes.pane import Pane
 
 #: How long the cursor rests before a record is read, so that a held key does not read every record it passes.
 REST_SECONDS = 0.04
@@ -31,11 +29,17 @@ class Reader(RecordList):
         self._topic_open = False
         self._pattern: re.Pattern[str] | None = None
         self._text: RecordText | None = None
+        self._rest: Timer | None = None
+
+    @property
+    def resting(self) -> bool:
+        """Whether a record will be asked for once the cursor has rested."""
+        return self._rest is not None
 
     @property
     def pane(self) -> Pane:
         """The pane this stands in."""
-        return cast("Pane", self.parent)
+        return next(node for node in self.ancestors if isinstance(node, Pane))
 
     def read(self, path: str, pattern: re.Pattern[str] | None = None) -> None:
         """Read a record, or read it again; what stands there stays until the answer comes."""
@@ -44,14 +48,18 @@ class Reader(RecordList):
         self.path = path
         if moved:
             self._topic = None
-            self.set_timer(REST_SECONDS, lambda: self._ask(path))
+            self._stop_resting()
+            self._rest = self.set_timer(REST_SECONDS, lambda: self._ask(path))
         else:
             self._ask(path)
 
     def empty(self, words: str) -> None:
         """Show a sentence in place of a record."""
+        self._stop_resting()
         self.path = self.view = self._topic = self._text = None
-        self.show(lambda width: Fixed(tuple((None, line((part, "muted"))) for part in wrap(words, width))), top=True)
+        self.show(
+            lambda width: Fixed(tuple((None, line((part, "muted"))) for part in wrap(words, width))), top=True
+        )
 
     def record_read(self, message: RecordRead) -> None:
         """Take the answer, unless the cursor has moved on."""
@@ -65,7 +73,11 @@ class Reader(RecordList):
             words = (f"{failure.code}: {failure.message}", failure.hint)
             self.show(
                 lambda width: Fixed(
-                    tuple((None, line((part, "muted"))) for word in words for part in (*wrap(visible(word), width), ""))
+                    tuple(
+                        (None, line((part, "muted")))
+                        for word in words
+                        for part in (*wrap(visible(word), width), "")
+                    )
                 ),
                 top=True,
             )
@@ -108,10 +120,16 @@ class Reader(RecordList):
             else:
                 self._topic = None
                 self._draw_record(top=True)
-        elif command in ("next", "previous"):
-            self._to_match(1 if command == "next" else -1)
+        elif command in ("next-match", "previous-match"):
+            self._to_match(1 if command == "next-match" else -1)
+
+    def _stop_resting(self) -> None:
+        if self._rest is not None:
+            self._rest.stop()
+            self._rest = None
 
     def _ask(self, path: str) -> None:
+        self._stop_resting()
         if path == self.path and self.is_attached:
             self.pane.gateway.record(path, self.pane)
 
@@ -128,6 +146,7 @@ class Reader(RecordList):
             self.pane.post_message(self.pane.Said("Nothing is marked in this record."))
             return
         here = self.scroll_offset.y + 2
-        after = [at for at in matches if at > here] if step > 0 else [at for at in reversed(matches) if at < here]
+        after = (
+            [at for at in matches if at > here] if step > 0 else [at for at in reversed(matches) if at < here]
+        )
         self.go_to_line(after[0] if after else matches[0 if step > 0 else -1])
-

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from dsh_memory import visible
-from dsh_memory.inspection import Mark, RecordEntry, Snapshot
 from textual.app import ComposeResult
 
+from dsh_memory import visible
+from dsh_memory.inspection import Mark, RecordEntry, Snapshot
 from dsh_memory_tui.messages import RecordRead, TopicRead
 from dsh_memory_tui.panes.pane import SplitPane
 from dsh_memory_tui.panes.reading import Reader
@@ -38,7 +38,7 @@ class RecordsPane(SplitPane):
 
     def __init__(self, *, id: str) -> None:
         super().__init__(id=id)
-        self._closed: set[str] = set()
+        self._folded: set[str] = set()
         self._only: Mark | None = None
         self._wanted: str | None = None
 
@@ -64,7 +64,7 @@ class RecordsPane(SplitPane):
         self._only = None
         self._wanted = key
         parts = key.split("/")
-        self._closed -= {"/".join(parts[:depth]) for depth in range(1, len(parts))}
+        self._folded -= {"/".join(parts[:depth]) for depth in range(1, len(parts))}
         self._show_tree()
 
     def limit_to(self, mark: Mark | None) -> None:
@@ -108,7 +108,7 @@ class RecordsPane(SplitPane):
         if key is None:
             return
         if key.startswith("folder:"):
-            self._closed ^= {key.removeprefix("folder:")}
+            self._folded ^= {key.removeprefix("folder:")}
             self._show_tree()
         else:
             self.open_detail()
@@ -134,7 +134,7 @@ class RecordsPane(SplitPane):
         if self._only is not None:
             wanted = self._only
             entries = tuple(entry for entry in entries if wanted in entry.marks)
-        nodes = tree(entries, self._closed)
+        nodes = tree(entries, self._folded)
         rows: Drawn[Node] = Drawn(nodes, _key, _draw)
         self.listing.show(lambda _width: rows, top=top)
         if self._wanted is not None and self.listing.select(self._wanted):
@@ -185,5 +185,10 @@ def _draw(node: Node, width: int) -> tuple[Line, ...]:
     if isinstance(node, RecordEntry):
         return entry_row(node, width, indent="  " * node.path.count("/"))
     name = visible(node.path.rsplit("/", 1)[-1])
-    return (line(("  " * node.depth + f"{CLOSED if node.closed else OPEN} ", "muted"), (name, "strong"), right=[(pad_left(f"{node.count:,}", 6), "muted")]),)
-
+    return (
+        line(
+            ("  " * node.depth + f"{CLOSED if node.closed else OPEN} ", "muted"),
+            (name, "strong"),
+            right=[(pad_left(f"{node.count:,}", 6), "muted")],
+        ),
+    )

@@ -6,10 +6,10 @@ import json
 from dataclasses import dataclass
 from datetime import datetime
 
-from dsh_memory import visible
-from dsh_memory.inspection import FileChange, RunRow, RunView, Snapshot
 from textual.app import ComposeResult
 
+from dsh_memory import visible
+from dsh_memory.inspection import FileChange, RunRow, RunView, Snapshot
 from dsh_memory_tui.messages import DiffRead, RunRead
 from dsh_memory_tui.panes.pane import SplitPane
 from dsh_memory_tui.panes.status import RUN_SIGNS
@@ -17,7 +17,7 @@ from dsh_memory_tui.widgets.diff_view import DiffView, file_row
 from dsh_memory_tui.widgets.lines import EMPTY, Line, heading, line, pad, pad_left, rule, wrap
 from dsh_memory_tui.widgets.record_list import Drawn, RecordList
 from dsh_memory_tui.widgets.record_view import labelled
-from dsh_memory_tui.wording import UNDONE, age, changes, exact, milliseconds, plural, short
+from dsh_memory_tui.wording import UNDONE, age, changes, milliseconds, plural, short
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +117,9 @@ class RunsPane(SplitPane):
         if message.view is None:
             failure = message.failure
             words = f"{failure.code}: {failure.message}" if failure else ""
-            self.diff_view.show_lines(lambda width: tuple(line((part, "muted")) for part in wrap(visible(words), width)), top=True)
+            self.diff_view.show_lines(
+                lambda width: tuple(line((part, "muted")) for part in wrap(visible(words), width)), top=True
+            )
         else:
             view, now = message.view, self.now
             self.diff_view.show_lines(lambda width: run_lines(view, now, width), top=False)
@@ -173,7 +175,9 @@ class RunsPane(SplitPane):
             words = "No run is journaled yet. A sync, an edit (e), a save (s) or a clear makes the first one."
             if self.snapshot is not None and self.snapshot.runs:
                 words = "No run fits the filter. f changes it."
-            self.diff_view.show_lines(lambda width: tuple(line((part, "muted")) for part in wrap(words, width)), top=True)
+            self.diff_view.show_lines(
+                lambda width: tuple(line((part, "muted")) for part in wrap(words, width)), top=True
+            )
         elif path is not None:
             self.gateway.run_diff(run_id, path, self)
         elif run_id in self._views and not again:
@@ -189,13 +193,17 @@ class RunsPane(SplitPane):
         if self.operation or self.status:
             items.append(f"only {self.operation or self.status}   f changes")
         for run in self.snapshot.runs:
-            if (self.operation and run.operation != self.operation) or (self.status and run.status != self.status):
+            if (self.operation and run.operation != self.operation) or (
+                self.status and run.status != self.status
+            ):
                 continue
             items.append(run)
             if run.run_id == self._open_run and run.run_id in self._views:
                 items.extend(FileOf(run.run_id, change) for change in self._views[run.run_id].files)
         now = self.now
-        rows: Drawn[RunRow | FileOf | str] = Drawn(items, _key, lambda item, width: (_draw(item, now, width),))
+        rows: Drawn[RunRow | FileOf | str] = Drawn(
+            items, _key, lambda item, width: (_draw(item, now, width),)
+        )
         self.listing.show(lambda _width: rows, top=top)
 
 
@@ -222,7 +230,7 @@ def _draw(item: RunRow | FileOf | str, now: datetime, width: int) -> Line:
         (pad(words, 12), "danger" if item.status == "failed" else "text" if role != "muted" else "muted"),
         right=[
             (detail if item.error_code else pad_left(detail, 9), "danger" if item.error_code else "text"),
-            ("  " + pad(short(item.apply_commit), 7) if width >= 54 else "", "muted"),
+            ("  " + pad(short(item.apply_commit), 7) if width >= 54 and item.apply_commit else "", "muted"),
         ],
     )
 
@@ -251,7 +259,11 @@ def run_lines(view: RunView, now: datetime, width: int) -> tuple[Line, ...]:
             for part in wrap(f"Cannot be rolled back: {visible(view.refusal.sentence)}{newer}", width)
         )
     lines.append(EMPTY)
-    lines.append(heading("Files", plural(len(view.files), "file") + ("" if view.files_known else ", its commits are gone")))
+    lines.append(
+        heading(
+            "Files", plural(len(view.files), "file") + ("" if view.files_known else ", its commits are gone")
+        )
+    )
     lines.extend(file_row(f.path, f.kind, changes(f.added, f.removed), indent="") for f in view.files[:500])
     if len(view.files) > 500:
         lines.append(line((f"… and {len(view.files) - 500:,} more; ↵ lists them all", "muted")))
@@ -260,8 +272,7 @@ def run_lines(view: RunView, now: datetime, width: int) -> tuple[Line, ...]:
         if name == "changed_paths":
             continue
         text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-        lines.extend(labelled(visible(name).replace("_", " ")[:24], visible(text), width))
-    lines.append(labelled("started", exact(row.started_at), width)[0])
+        lines.extend(labelled(visible(name).replace("_", " ")[:24], visible(text), width, 20))
     return tuple(lines)
 
 

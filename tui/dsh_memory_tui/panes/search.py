@@ -6,14 +6,14 @@ import re
 import unicodedata
 from typing import Any
 
-from dsh_memory import visible
-from dsh_memory.inspection import RecordEntry, Snapshot
 from textual.app import ComposeResult
 from textual.containers import Horizontal
 from textual.widgets import Input
 
-from dsh_memory_tui.messages import Found, RecordRead, TopicRead
+from dsh_memory import visible
+from dsh_memory.inspection import RecordEntry, Snapshot
 from dsh_memory_tui.frame import Bar
+from dsh_memory_tui.messages import Found, RecordRead, TopicRead
 from dsh_memory_tui.panes.pane import SplitPane
 from dsh_memory_tui.panes.reading import Reader
 from dsh_memory_tui.widgets.lines import Line, Piece, line, pad, pad_left, wrap
@@ -38,7 +38,9 @@ class SearchPane(SplitPane):
     def compose(self) -> ComposeResult:
         with Horizontal(classes="query"):
             yield Bar(id="query-sign")
-            yield Input(id="query", placeholder="words of an id, a tag or a body", compact=True, select_on_focus=False)
+            yield Input(
+                id="query", placeholder="words of an id, a tag or a body", compact=True, select_on_focus=False
+            )
             yield Bar(id="query-count")
         with Horizontal(classes="split"):
             yield RecordList(classes="list")
@@ -85,7 +87,12 @@ class SearchPane(SplitPane):
         if super().back():
             return True
         if self.input.has_focus:
-            if self.input.value and self._found is not None and self._found.value and self._found.value["results"]:
+            if (
+                self.input.value
+                and self._found is not None
+                and self._found.value
+                and self._found.value["results"]
+            ):
                 self.listing.focus()
             elif self.input.value:
                 self.input.value = ""
@@ -124,7 +131,9 @@ class SearchPane(SplitPane):
             self._search(again=True)
             if asked is not None and message.query != self._wanted():
                 return
-        changed = self._found is None or self._found.query != message.query or self._found.scope != message.scope
+        changed = (
+            self._found is None or self._found.query != message.query or self._found.scope != message.scope
+        )
         self._found = message
         self._pattern = tokens_pattern(message.query)
         self._show_results(top=changed)
@@ -146,7 +155,11 @@ class SearchPane(SplitPane):
             self._show_results(top=True)
             self._show_count()
             return
-        if not again and self._found is not None and (self._found.query, self._found.scope) == (query, self.scope):
+        if (
+            not again
+            and self._found is not None
+            and (self._found.query, self._found.scope) == (query, self.scope)
+        ):
             return
         self._asked = (query, self.scope)
         self.gateway.search(query, self.scope, self)
@@ -163,7 +176,8 @@ class SearchPane(SplitPane):
         if found is None or found.value is None or not found.value["results"]:
             words = self._empty_words()
             self.listing.show(
-                lambda width: Fixed(tuple((None, line((part, "muted"))) for part in wrap(words, width))), top=True
+                lambda width: Fixed(tuple((None, line((part, "muted"))) for part in wrap(words, width))),
+                top=True,
             )
             self.reader.empty("")
             return
@@ -188,7 +202,13 @@ class SearchPane(SplitPane):
             return "Type to search ids, tags, types and bodies. ctrl+t changes the scope."
         if found.failure is not None:
             return visible(f"{found.failure.code}: {found.failure.message}")
-        where = "active records" if self.scope == "active" else "the archive" if self.scope == "archive" else "any record"
+        where = (
+            "active records"
+            if self.scope == "active"
+            else "the archive"
+            if self.scope == "archive"
+            else "any record"
+        )
         wider = "" if self.scope == "all" else " ctrl+t searches elsewhere."
         return f"No match in {where}. Expired and malformed records never match.{wider}"
 
@@ -198,9 +218,15 @@ class SearchPane(SplitPane):
             found = self._found
             value = self._found.value
             shown = len(value["results"])
-            count = plural(value["count"], "match", "matches") if shown == value["count"] else f"{shown:,} of {value['count']:,} matches"
-            pieces.append(Piece(f"   {count}, {found.milliseconds:,.0f} ms "))
-            if value.get("skipped"):
+            count = (
+                plural(value["count"], "match", "matches")
+                if shown == value["count"]
+                else f"{shown:,} of {value['count']:,} matches"
+            )
+            wide = self.screen.has_class("-wide")
+            spent = "" if self.list_only else f", {found.milliseconds:,.0f} ms"
+            pieces.append(Piece(f"   {count}{spent} "))
+            if value.get("skipped") and wide:
                 pieces.append(Piece(f"  {value['skipped']:,} malformed left out", "attention"))
         self.query_one("#query-count", Bar).show_parts([("scope", tuple(pieces))])
 
@@ -211,10 +237,10 @@ def _draw(
     name = visible(str(result["id"])) if result["type"] else visible(str(result["path"]))
     used = f"used {entry.usage_count:,}" if entry is not None and entry.usage_count else ""
     right: list[tuple[str, str]] = []
-    if width >= 52:
+    if width >= 48:
         right.append((pad(visible(str(result["type"] or "legacy")), 12), "muted"))
     right.append((pad_left(str(result["updated_at"] or ""), 10), "muted"))
-    if width >= 46:
+    if width >= 60:
         right.append((pad_left(used, 10), "muted"))
     head = Line(
         (Piece(pad_left(str(result["score"]), 4) + "  ", "accent"), *marked(name, pattern, "strong")),

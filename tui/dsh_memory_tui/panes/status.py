@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from dsh_memory import visible
-from dsh_memory.inspection import Action, Count, Overview, RunRow, Snapshot
 from textual.app import ComposeResult
 
+from dsh_memory import visible
+from dsh_memory.inspection import Action, Count, Overview, RunRow, Snapshot
 from dsh_memory_tui.panes.pane import Pane
-from dsh_memory_tui.widgets.lines import EMPTY, Line, Piece, beside, heading, line, pad, pad_left
+from dsh_memory_tui.widgets.lines import EMPTY, Line, beside, heading, line, pad, pad_left
 from dsh_memory_tui.widgets.record_list import Fixed, RecordList
 from dsh_memory_tui.wording import (
     ATTENTION,
@@ -118,7 +118,11 @@ def status_rows(overview: Overview, now: datetime, width: int) -> tuple[Row, ...
     column = (width - 4) * 54 // 100 if two else width
     left = [*_needs(overview, column), *_facts(overview, now, column), *_soon(overview, column)]
     right_width = width - column - 4 if two else width
-    right = [*_counts(overview, right_width), *_activity(overview, right_width), *_used(overview, now, right_width)]
+    right = [
+        *_counts(overview, right_width),
+        *_activity(overview, right_width),
+        *_used(overview, now, right_width),
+    ]
     if not two:
         return (*left, (None, EMPTY), *((None, content) for content in right))
     rows: list[Row] = []
@@ -136,7 +140,9 @@ def _needs(overview: Overview, width: int) -> list[Row]:
         content = line((f"{sign} ", role), visible(need.sentence), right=[(key, "key")] if key else ())
         rows.append((f"need:{need.action}", content))
     if not overview.needs:
-        rows.append((None, line((f"{GOOD} ", "good"), ("Nothing. All is read, saved and in order.", "muted"))))
+        rows.append(
+            (None, line((f"{GOOD} ", "good"), ("Nothing. All is read, saved and in order.", "muted")))
+        )
     rows.append((None, EMPTY))
     return rows
 
@@ -150,10 +156,17 @@ def _facts(overview: Overview, now: datetime, width: int) -> list[Row]:
         rows.append(("switch:", _fact("Memory", ATTENTION, "attention", visible(why))))
     else:
         words = "enabled, agents see it" if enabled else "off: no prompt section, no sync"
-        rows.append(("switch:", _fact("Memory", ON if enabled else OFF, "accent" if enabled else "muted", words, "space")))
+        rows.append(
+            (
+                "switch:",
+                _fact("Memory", ON if enabled else OFF, "accent" if enabled else "muted", words, "space"),
+            )
+        )
     run = overview.last_run
     if run is None:
-        rows.append((None, _fact("Last run", OFF, "muted", "none yet; a sync, an edit or a clear makes the first")))
+        rows.append(
+            (None, _fact("Last run", OFF, "muted", "none yet; a sync, an edit or a clear makes the first"))
+        )
     else:
         sign, role = RUN_SIGNS.get(run.status, ("·", "muted"))
         rows.append((f"run:{run.run_id}", _fact("Last run", sign, role, run_words(run, now))))
@@ -194,7 +207,9 @@ def run_words(run: RunRow, now: datetime) -> str:
 
 
 def _soon(overview: Overview, width: int) -> list[Row]:
-    due = [(record, "expires") for record in overview.expiring] + [(r, "review") for r in overview.due_for_review]
+    due = [(record, "expires") for record in overview.expiring] + [
+        (r, "review") for r in overview.due_for_review
+    ]
     if not due:
         return []
     rows: list[Row] = [(None, heading("Soon"))]
@@ -219,29 +234,28 @@ def _soon(overview: Overview, width: int) -> list[Row]:
 def _counts(overview: Overview, width: int) -> list[Line]:
     lines = [heading("Memory", plural(overview.record_count, "record"))]
     if not overview.record_count:
-        lines.append(line(("No records yet. Agents write them through a sync; see dsh-memory --help.", "muted")))
+        lines.append(
+            line(("No records yet. Agents write them through a sync; see dsh-memory --help.", "muted"))
+        )
         return [*lines, EMPTY]
     lines.extend(_bars(overview.by_folder, width))
     lines.append(EMPTY)
     lines.extend(_bars(overview.by_type, width))
     lines.append(EMPTY)
-    lines.append(_summed(overview.by_status))
+    lines.extend(_bars(overview.by_status, width))
     return [*lines, EMPTY]
-
-
-def _summed(counts: tuple[Count, ...]) -> Line:
-    pieces: list[Piece] = []
-    for count in counts:
-        if count.count:
-            pieces.extend((Piece(f"{count.count:,} ", "text"), Piece(f"{visible(count.name)}   ", "muted")))
-    return Line(tuple(pieces))
 
 
 def _bars(counts: tuple[Count, ...], width: int) -> list[Line]:
     top = max((count.count for count in counts), default=0)
     room = max(4, min(_BAR_MAX, width - 24))
     return [
-        line((pad(visible(count.name), 13), "muted"), pad_left(f"{count.count:,}", 7), "  ", (bar(count.count, top, room), "accent"))
+        line(
+            (pad(visible(count.name), 13), "muted"),
+            pad_left(f"{count.count:,}", 7),
+            "  ",
+            (bar(count.count, top, room), "accent"),
+        )
         for count in counts
     ]
 
@@ -255,7 +269,11 @@ def _activity(overview: Overview, width: int) -> list[Line]:
     grouped = [sum(days[at : at + per]) for at in range(0, len(days), per)]
     weeks = len(days) // 7
     unit = "a day" if per == 1 else f"every {per} days"
-    return [heading("Activity", f"{weeks} weeks, commits {unit}"), line((sparkline(grouped), "accent")), EMPTY]
+    return [
+        heading("Activity", f"{weeks} weeks, commits {unit}"),
+        line((sparkline(grouped), "accent")),
+        EMPTY,
+    ]
 
 
 def _used(overview: Overview, now: datetime, width: int) -> list[Line]:
@@ -274,4 +292,3 @@ def _used(overview: Overview, now: datetime, width: int) -> list[Line]:
             )
         )
     return lines
-

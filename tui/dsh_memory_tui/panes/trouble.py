@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dsh_memory import visible
 from textual.app import ComposeResult
 
+from dsh_memory import visible
 from dsh_memory_tui.messages import Failure
 from dsh_memory_tui.panes.pane import Pane
 from dsh_memory_tui.widgets.lines import EMPTY, Line, line, wrap
@@ -20,7 +20,9 @@ class TroublePane(Pane):
     def show_failure(self, failure: Failure, root: str, *, read_only: bool) -> None:
         """Show why nothing can be read."""
         self.query_one(RecordList).show(
-            lambda width: Fixed(tuple((None, part) for part in trouble_lines(failure, root, width, read_only=read_only)))
+            lambda width: Fixed(
+                tuple((None, part) for part in trouble_lines(failure, root, width, read_only=read_only))
+            )
         )
 
 

@@ -7,12 +7,12 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from dsh_memory import visible
-from dsh_memory.inspection import FileDiff
 from rich.cells import cell_len
 
-from dsh_memory_tui.wording import size
+from dsh_memory import visible
+from dsh_memory.inspection import FileDiff
 from dsh_memory_tui.widgets.lines import Line, Piece, cut, line, wrap
+from dsh_memory_tui.wording import size
 
 #: Unchanged lines around a change.
 CONTEXT = 3
@@ -79,7 +79,11 @@ def unified(diff: FileDiff, width: int) -> tuple[list[Line], list[int]]:
         for block in _blocks(hunk.rows):
             if not block[0].changed:
                 for row in block:
-                    lines.extend(_unified_row(row.old_number, row.new_number, " ", row.new or (), "muted", digits, room))
+                    lines.extend(
+                        _unified_row(
+                            row.old_number, row.new_number, " ", row.new or (), "muted", digits, room
+                        )
+                    )
                 continue
             if first:
                 starts.append(len(lines))
@@ -111,8 +115,22 @@ def side_by_side(diff: FileDiff, width: int) -> tuple[list[Line], list[int]]:
             if row.changed and not before_changed:
                 starts.append(len(lines))
             before_changed = row.changed
-            left = _half(row.old_number, row.old, "-" if row.changed and row.old is not None else " ", "removed", digits, half)
-            right = _half(row.new_number, row.new, "+" if row.changed and row.new is not None else " ", "added", digits, half)
+            left = _half(
+                row.old_number,
+                row.old,
+                "-" if row.changed and row.old is not None else " ",
+                "removed",
+                digits,
+                half,
+            )
+            right = _half(
+                row.new_number,
+                row.new,
+                "+" if row.changed and row.new is not None else " ",
+                "added",
+                digits,
+                half,
+            )
             for index in range(max(len(left), len(right))):
                 lines.append(
                     Line(
@@ -144,7 +162,11 @@ def _notes(diff: FileDiff) -> Iterator[Line]:
 
 
 def _split(side: str | None) -> list[str]:
-    return side.split("\n")[: MAX_LINES + 1][: None if not side.endswith("\n") else -1][:MAX_LINES] if side else []
+    return (
+        side.split("\n")[: MAX_LINES + 1][: None if not side.endswith("\n") else -1][:MAX_LINES]
+        if side
+        else []
+    )
 
 
 def _plain(text: str) -> tuple[Piece, ...]:
@@ -191,7 +213,13 @@ def _blocks(rows: tuple[DiffRow, ...]) -> Iterator[list[DiffRow]]:
 
 
 def _unified_row(
-    old_number: int | None, new_number: int | None, sign: str, pieces: tuple[Piece, ...], role: str, digits: int, room: int
+    old_number: int | None,
+    new_number: int | None,
+    sign: str,
+    pieces: tuple[Piece, ...],
+    role: str,
+    digits: int,
+    room: int,
 ) -> Iterator[Line]:
     fill = None if sign == " " else f"{role}-line"
     numbers = f"{old_number or '':>{digits}} {new_number or '':>{digits}} "

@@ -6,7 +6,6 @@ from collections.abc import Callable
 
 from dsh_memory import visible
 from dsh_memory.inspection import FileDiff
-
 from dsh_memory_tui.widgets.diff import side_by_side, unified
 from dsh_memory_tui.widgets.lines import Line, heading, line, rule
 from dsh_memory_tui.widgets.record_list import Fixed, RecordList
@@ -35,13 +34,13 @@ class DiffView(RecordList):
         """Show both sides of a file, under a line of what a reviewer should know."""
         self.diff = diff
         self._note = note
-        self.show(self._build, top=top)
+        self.show(self._diff_rows, top=top)
 
     def other_layout(self) -> str:
         """Change between unified and side by side; a word about it."""
         self.sides = not self.sides
         if self.diff is not None:
-            self.show(self._build, top=True)
+            self.show(self._diff_rows, top=True)
         if self.sides and self.scrollable_content_region.width < LEAST_FOR_SIDES:
             return f"Side by side from {LEAST_FOR_SIDES} cells on; here it stays unified."
         return "Side by side." if self.sides else "Unified."
@@ -63,14 +62,22 @@ class DiffView(RecordList):
         import difflib
 
         if self.diff is None:
-            return "\n".join(content.text for _key, content in self.rows.rows) if isinstance(self.rows, Fixed) else ""
+            return (
+                "\n".join(content.text for _key, content in self.rows.rows)
+                if isinstance(self.rows, Fixed)
+                else ""
+            )
         diff = self.diff
         lines = difflib.unified_diff(
-            (diff.old or "").splitlines(), (diff.new or "").splitlines(), f"a/{diff.path}", f"b/{diff.path}", lineterm=""
+            (diff.old or "").splitlines(),
+            (diff.new or "").splitlines(),
+            f"a/{diff.path}",
+            f"b/{diff.path}",
+            lineterm="",
         )
         return "\n".join(lines) + "\n"
 
-    def _build(self, width: int) -> Fixed:
+    def _diff_rows(self, width: int) -> Fixed:
         diff = self.diff
         if diff is None:
             return Fixed()

@@ -86,7 +86,10 @@ class Drawn(Generic[Item]):
 class RecordList(ScrollView, can_focus=True):
     """Lines with a cursor (a list) or without (`cursor_on=False`, a text to read)."""
 
-    COMPONENT_CLASSES: ClassVar[set[str]] = {f"line--{role}" for role in ROLES} | {"line--cursor", "line--cursor-away"}
+    COMPONENT_CLASSES: ClassVar[set[str]] = {f"line--{role}" for role in ROLES} | {
+        "line--cursor",
+        "line--cursor-away",
+    }
     BINDINGS = commands.bindings(commands.COMMANDS, lists=True)
     ALLOW_SELECT = False
 
@@ -175,7 +178,9 @@ class RecordList(ScrollView, can_focus=True):
         elif step is not None:
             self._move_to(self.cursor + step, direction=1 if step > 0 else -1)
         else:
-            self._move_to(0 if command == "first" else len(self.rows) - 1, direction=1 if command == "first" else -1)
+            self._move_to(
+                0 if command == "first" else len(self.rows) - 1, direction=1 if command == "first" else -1
+            )
 
     def on_click(self, event: events.Click) -> None:
         event.stop()
@@ -306,7 +311,10 @@ class RecordList(ScrollView, can_focus=True):
         top, visible = self.scroll_offset.y, self.scrollable_content_region.height
         first = self.cursor * height
         # The lines above the first row (a heading) come into sight with it.
-        if not any(self.rows.key(index) is not None for index in range(min(self.cursor, 4))) and self.cursor < 4:
+        if (
+            not any(self.rows.key(index) is not None for index in range(min(self.cursor, 4)))
+            and self.cursor < 4
+        ):
             first = 0
         if first < top:
             self.scroll_to(y=first, animate=False)

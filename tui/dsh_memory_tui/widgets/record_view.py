@@ -7,7 +7,6 @@ from datetime import datetime
 
 from dsh_memory import visible
 from dsh_memory.inspection import Mark, RecordEntry, RecordView, TopicView
-
 from dsh_memory_tui.widgets.lines import EMPTY, Line, Piece, cut, heading, line, pad, pad_left, rule, wrap
 from dsh_memory_tui.widgets.record_list import Fixed
 from dsh_memory_tui.wording import ATTENTION, BAD, GOOD, OFF, age, exact, plural, short, size
@@ -68,7 +67,9 @@ def name_of(entry: RecordEntry) -> str:
 class RecordText:
     """The lines of one record for one width, and where its matches are."""
 
-    def __init__(self, view: RecordView, pattern: re.Pattern[str] | None, now: datetime, topic: TopicView | None) -> None:
+    def __init__(
+        self, view: RecordView, pattern: re.Pattern[str] | None, now: datetime, topic: TopicView | None
+    ) -> None:
         self._view = view
         self._pattern = pattern
         self._now = now
@@ -107,7 +108,9 @@ class RecordText:
         lines.append(line(*mark_pieces(entry.marks, words=True), (parts[0] if parts else "", "muted")))
         if view.malformed is not None:
             where = f" line {view.malformed.line}" if view.malformed.line else ""
-            for index, text in enumerate(wrap(f"{view.malformed.code}{where}: {visible(view.malformed.reason)}", width - 2)):
+            for index, text in enumerate(
+                wrap(f"{view.malformed.code}{where}: {visible(view.malformed.reason)}", width - 2)
+            ):
                 lines.append(line((f"{BAD} " if index == 0 else "  ", "danger"), (text, "danger")))
         if view.tags:
             lines.append(line((visible("#" + "  #".join(view.tags)), "accent")))
@@ -127,7 +130,9 @@ class RecordText:
                 shown.append((Line(marked(part, self._pattern, role)), hit))
         if len(body) > MAX_BODY:
             rest = size(self._view.entry.size)
-            shown.append((line((f"… cut here: the file holds {rest}; e opens all of it", "attention")), False))
+            shown.append(
+                (line((f"… cut here: the file holds {rest}; e opens all of it", "attention")), False)
+            )
         shown.append((EMPTY, False))
         return shown
 
@@ -149,7 +154,9 @@ class RecordText:
         if view.fields:
             lines.extend((EMPTY, heading("Front matter", "as typed")))
             for field in view.fields:
-                lines.extend(labelled(visible(field.key), visible(field.raw.strip() or ", ".join(field.items)), width))
+                lines.extend(
+                    labelled(visible(field.key), visible(field.raw.strip() or ", ".join(field.items)), width)
+                )
         if view.history:
             lines.extend((EMPTY, heading("History", plural(len(view.history), "commit"))))
             for commit in view.history:
@@ -172,11 +179,12 @@ class RecordText:
         return labelled("used", words, width)
 
 
-def labelled(label: str, text: str, width: int) -> list[Line]:
+def labelled(label: str, text: str, width: int, label_width: int = _LABEL) -> list[Line]:
     """A quiet label and its text, wrapped beside it."""
-    room = max(8, width - _LABEL)
+    room = max(8, width - label_width)
     return [
-        line((pad(label if index == 0 else "", _LABEL), "muted"), part) for index, part in enumerate(wrap(text, room))
+        line((pad(label if index == 0 else "", label_width), "muted"), part)
+        for index, part in enumerate(wrap(text, room))
     ]
 
 
@@ -185,7 +193,12 @@ _OUTCOMES = {"wins": (GOOD, "good"), "loses": ("·", "muted"), "out": (OFF, "mut
 
 def topic_lines(topic: TopicView, width: int) -> list[Line]:
     """The topic inspector: every record of one topic, the winner, and the rule that decided about each."""
-    lines = [line((visible(topic.key), "strong"), (f"   {plural(len(topic.members), 'record')} share this topic", "muted"))]
+    lines = [
+        line(
+            (visible(topic.key), "strong"),
+            (f"   {plural(len(topic.members), 'record')} share this topic", "muted"),
+        )
+    ]
     name_width = max(16, min(30, width // 3))
     for member in topic.members:
         sign, role = _OUTCOMES[member.outcome]
