@@ -18,8 +18,9 @@ class Method:
     """One method: its wire name, the service attribute that serves it, its models by name, and its own codes.
 
     `request` is None where the contract gives it no request object. `invalid_code` is the code of a request that does
-    not fit its model. `codes` are those beyond the ones every method may answer (`ANY_METHOD_CODES`, for a mutating
-    one also `operation-in-progress`). `opens_repository` is false for the two settings methods.
+    not fit its model, `failure_code` that of a fault which no other code names. `codes` are those beyond the ones every
+    method may answer (`ANY_METHOD_CODES`, for a mutating one also `operation-in-progress`). `opens_repository` is false
+    for the two settings methods.
     """
 
     name: str
@@ -29,6 +30,7 @@ class Method:
     summary: str
     request: str | None = None
     invalid_code: str | None = None
+    failure_code: str = "repo-unavailable"
     mutating: bool = False
     destructive: bool = False
     opens_repository: bool = True
@@ -58,6 +60,7 @@ _TABLE = (
         "memory.getSettings",
         "get_settings",
         value="SettingsValue",
+        failure_code="settings-unavailable",
         codes=("settings-unavailable",),
         summary="Whether memory is switched on",
         opens_repository=False,
@@ -68,6 +71,7 @@ _TABLE = (
         request="SetEnabledRequest",
         value="SettingsValue",
         invalid_code="settings-invalid-request",
+        failure_code="settings-write-failed",
         codes=("settings-invalid-request", "settings-unavailable", "settings-write-failed"),
         summary="Switch memory on or off",
         mutating=True,
@@ -87,6 +91,7 @@ _TABLE = (
         "memory.legacyRecords",
         "legacy_records",
         value="LegacyRecordsValue",
+        failure_code="migration-read-failed",
         codes=("migration-read-failed",),
         summary="Records without front matter",
     ),
@@ -96,6 +101,7 @@ _TABLE = (
         request="MigrateLegacyRequest",
         value="MigrateLegacyValue",
         invalid_code="migration-invalid-request",
+        failure_code="migration-failed",
         codes=("migration-invalid-request", "migration-read-failed", "interrupted-run", "migration-failed"),
         summary="Give legacy records front matter",
         mutating=True,
@@ -106,6 +112,7 @@ _TABLE = (
         request="ClearRequest",
         value="ClearValue",
         invalid_code="clear-failed",
+        failure_code="clear-failed",
         codes=("checkpoint-failed", "clear-failed", "commit-failed"),
         summary="Empty the memory; Git keeps it",
         mutating=True,
@@ -117,6 +124,7 @@ _TABLE = (
         request="RollbackRequest",
         value="RollbackValue",
         invalid_code="rollback-invalid-confirmation",
+        failure_code="rollback-failed",
         codes=(
             "rollback-invalid-confirmation",
             "rollback-run-not-found",
@@ -135,6 +143,7 @@ _TABLE = (
         request="PreviewRequest",
         value="ApplyPreviewValue",
         invalid_code="preview-invalid-request",
+        failure_code="preview-apply-failed",
         codes=(
             "preview-invalid-request",
             "preview-not-found",
@@ -161,6 +170,7 @@ _TABLE = (
         request="SearchRequest",
         value="SearchValue",
         invalid_code="search-invalid-request",
+        failure_code="search-failed",
         codes=("search-invalid-request", "search-failed"),
         summary="Full-text search over records",
     ),
@@ -170,6 +180,7 @@ _TABLE = (
         request="ContextRequest",
         value="ContextValue",
         invalid_code="context-invalid-request",
+        failure_code="context-failed",
         codes=("context-invalid-request", "usage-invalid", "context-failed"),
         summary="Bounded records for a model, counted as used",
     ),

@@ -194,3 +194,13 @@ class ChangeRefused(MemoryFailure):
 def hint_of(code: str) -> str | None:
     """What a person can do about a code; None for a code that is none of ours."""
     return next((kind.codes[code] for kind in MemoryFailure.__subclasses__() if code in kind.codes), None)
+
+
+def failure_of(code: str, message: str, *, detail: str | None = None) -> MemoryFailure:
+    """A failure of the class that `code` belongs to, for callers that take codes from the method table."""
+    for kind in MemoryFailure.__subclasses__():
+        if code in kind.codes and kind is not ChangeRefused:
+            failure = kind.__new__(kind)
+            MemoryFailure.__init__(failure, code, message, detail=detail)
+            return failure
+    raise ValueError(f"{code!r} is no code of the contract")

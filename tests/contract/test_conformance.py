@@ -66,7 +66,7 @@ def test_over_stdio(vector: Any, built: MemoryRepository) -> None:
         for number, call in enumerate(vector["calls"])
     ]
     done = subprocess.run(
-        [sys.executable, "-m", "dsh_memory.cli", "--root", built.environment.memory_root, "serve", "--stdio"],
+        [sys.executable, "-m", "dsh_memory", "--root", built.environment.memory_root, "serve", "--stdio"],
         input="".join(json.dumps(frame) + "\n" for frame in frames).encode(),
         capture_output=True,
         timeout=120,

@@ -8,7 +8,7 @@ sequence lock.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Final, Literal, NamedTuple, TypeVar
@@ -108,11 +108,15 @@ class Survey:
 
 @dataclass(frozen=True, slots=True)
 class RecordSet:
-    """The records of a scope and the files that are none, by path; `source` is where they were read."""
+    """The records of a scope and the files that are none, by path; `source` is where they were read.
+
+    `paths` are all payload files, of every scope.
+    """
 
     records: tuple[Record, ...]
     malformed: tuple[Malformed, ...]
     source: Literal["worktree", "head"]
+    paths: Collection[str]
 
 
 def read_head(repo: Repository) -> Head:
@@ -207,14 +211,16 @@ def read_records(
         contents = list(_contents(repo, cache, scan, folders=folders))
         records = [content.parsed for content in contents if isinstance(content.parsed, Record)]
         records.sort(key=lambda record: record.path)
-        return RecordSet(tuple(records), _malformed(scan, contents, folders), "worktree")
+        return RecordSet(tuple(records), _malformed(scan, contents, folders), "worktree", scan.files.keys())
 
     def from_head() -> RecordSet:
-        parsed = _parse_committed(repo, _committed(repo, read_head(repo), cache), folders, cache)
+        committed = _committed(repo, read_head(repo), cache)
+        parsed = _parse_committed(repo, committed, folders, cache)
         return RecordSet(
             tuple(record for record in parsed if isinstance(record, Record)),
             tuple(record for record in parsed if isinstance(record, Malformed)),
             "head",
+            committed.keys(),
         )
 
     return _steady(repo, now, from_worktree, from_head)

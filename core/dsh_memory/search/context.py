@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -15,7 +15,7 @@ MAX_BODY_BYTES = 4096
 
 
 class UsageEntry(Protocol):
-    """What the usage sidecar knows of a record."""
+    """What the usage sidecar knows of a record; `effective` and `generation` are 0 and 1 for one never used."""
 
     @property
     def effective(self) -> float: ...
@@ -25,10 +25,7 @@ class UsageEntry(Protocol):
     def generation(self) -> int: ...
 
 
-class UsageOf(Protocol):
-    """Answers the usage of a path; None where it was never used."""
-
-    def __call__(self, path: str) -> UsageEntry | None: ...
+UsageOf = Callable[[str], UsageEntry]
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,10 +49,8 @@ def choose(records: Iterable[Record], tokens: Sequence[str] | None, limit: int, 
     return [Chosen(hit.record, hit.score) for hit in sorted(hits, key=by_usage)]
 
 
-def usage_key(record: Record, usage: UsageEntry | None) -> tuple[float, float, int, str, str]:
+def usage_key(record: Record, usage: UsageEntry) -> tuple[float, float, int, str, str]:
     """Sort key: effective usage and last use descending (never used last), then generation, logical id, path."""
-    if usage is None:
-        return (0.0, 0.0, 1, record.id, record.path)
     last = parse_instant(usage.last_usage)
     return (-usage.effective, -last.timestamp() if last else 0.0, usage.generation, record.id, record.path)
 
