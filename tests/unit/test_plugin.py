@@ -112,18 +112,18 @@ def test_install_is_idempotent_and_remove_leaves_the_home_as_it_was(home: Path) 
     first = install(str(home))
     after = tree(home)
     link = home / "profiles" / "node_modules" / "dsh-memory-plugin"
-    assert first.paths == (str(link), str(home / "cordis.patch.yml"))
+    assert first == (str(link), str(home / "cordis.patch.yml"))
     assert json.loads((link / "package.json").read_text())["version"] == dsh_memory.__version__
     assert (link / "skills" / "memory" / "SKILL.md").is_file()
     assert json.dumps([sys.executable, "-P", "-m", "dsh_memory"]) in (home / "cordis.patch.yml").read_text()
     assert (home / "cordis.patch.yml").stat().st_mode & 0o777 == 0o640
 
-    assert install(str(home)).paths == ()
+    assert install(str(home)) == ()
     assert tree(home) == after
 
-    assert remove(str(home)).paths == (str(home / "cordis.patch.yml"), str(link))
+    assert remove(str(home)) == (str(home / "cordis.patch.yml"), str(link))
     assert tree(home) == before
-    assert remove(str(home)).paths == ()
+    assert remove(str(home)) == ()
 
 
 def test_a_patch_layer_of_ours_alone_is_private_and_goes(home: Path) -> None:

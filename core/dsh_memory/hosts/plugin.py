@@ -13,7 +13,6 @@ import stat
 import sys
 import tarfile
 from collections.abc import Mapping
-from dataclasses import dataclass
 from importlib import resources
 
 import dsh_memory
@@ -28,13 +27,6 @@ _PACKED_AT = 499162500
 
 class PluginFailure(Exception):
     """The plugin was left as it was; the message says what stands in the way."""
-
-
-@dataclass(frozen=True, slots=True)
-class PluginChange:
-    """What `install` or `remove` wrote or took away: absolute paths, none where all was so already."""
-
-    paths: tuple[str, ...]
 
 
 def plugin_folder() -> str:
@@ -61,11 +53,12 @@ def pack(folder: str) -> str:
     return path
 
 
-def install(dsh_home: str) -> PluginChange:
-    """Put the plugin into a DSH home, for every profile; a second call changes nothing. Raises PluginFailure.
+def install(dsh_home: str) -> tuple[str, ...]:
+    """Put the plugin into a DSH home, for every profile; the paths written, none where all was so already.
 
     The files go to `profiles/node_modules`, the row to the home's own patch layer, `cordis.patch.yml`. The
-    server is this Python. A reader, and so a host that is running, sees the old state or the new one.
+    server is this Python. A reader, and so a host that is running, sees the old state or the new one. Raises
+    PluginFailure.
     """
     files = _files()
     link, patch = _places(dsh_home)
@@ -80,11 +73,11 @@ def install(dsh_home: str) -> PluginChange:
         raise PluginFailure(f"{patch}: {error}") from error
     except OSError as error:
         raise PluginFailure(f"{error.filename}: {error.strerror}") from error
-    return PluginChange(tuple(written))
+    return tuple(written)
 
 
-def remove(dsh_home: str) -> PluginChange:
-    """Take out what `install` put in; the rest of the patch layer stays. Raises PluginFailure."""
+def remove(dsh_home: str) -> tuple[str, ...]:
+    """Take out what `install` put in; the paths taken away or changed. Raises PluginFailure."""
     link, patch = _places(dsh_home)
     removed = []
     try:
@@ -105,7 +98,7 @@ def remove(dsh_home: str) -> PluginChange:
         raise PluginFailure(f"{patch}: {error}") from error
     except OSError as error:
         raise PluginFailure(f"{error.filename}: {error.strerror}") from error
-    return PluginChange(tuple(removed))
+    return tuple(removed)
 
 
 def _places(dsh_home: str) -> tuple[str, str]:
