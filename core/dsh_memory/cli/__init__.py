@@ -16,13 +16,12 @@ from dsh_memory.cli.output import (
     FAILED,
     INTERRUPTED,
     USAGE,
-    failure_code,
+    fail,
     finish,
     narrate,
-    narrate_failure,
     prepare_streams,
 )
-from dsh_memory.cli.parser import build_parser
+from dsh_memory.cli.parser import build_parser, starting_point
 from dsh_memory.errors import MemoryFailure
 
 __all__ = ["main"]
@@ -45,7 +44,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _run(argv: Sequence[str]) -> int:
     parser = build_parser()
-    arguments = parser.parse_args(argv)
+    arguments = parser.parse_args(argv, starting_point())
     if arguments.handler != "starting:open_frontend" and (arguments.demo or arguments.read_only):
         parser.error("--demo and --read-only are for the terminal UI, which opens without a subcommand")
     module, _, function = arguments.handler.partition(":")
@@ -55,6 +54,5 @@ def _run(argv: Sequence[str]) -> int:
         narrate(f"dsh-memory: {error}")
         return USAGE
     except MemoryFailure as failure:
-        narrate_failure(failure.code, failure.message, failure.detail)
-        return failure_code(failure.code)
+        return fail(failure.code, failure.message, failure.detail, as_json=arguments.json)
     return code

@@ -67,7 +67,7 @@ def build_parser() -> Parser:
     parser.add_argument(
         "--read-only", action="store_true", help="open the terminal UI with every act switched off"
     )
-    parser.set_defaults(handler="starting:open_frontend", root=None, dsh_home=None, json=False)
+    parser.set_defaults(handler="starting:open_frontend", json=False)
     commands = Commands(parser, everywhere, required=False)
     _add_reading(commands)
     _add_previews(commands)
@@ -152,8 +152,14 @@ def _add_serving(commands: Commands) -> None:
     add_http_options(serve)
 
 
+def starting_point() -> argparse.Namespace:
+    """What the options that are accepted in every place are without being given."""
+    return argparse.Namespace(root=None, dsh_home=None, json=False)
+
+
 def _options_of_every_place() -> Parser:
-    # No defaults here: a subcommand's would overwrite what stood in front of it.
+    # No defaults, not by set_defaults either: all parsers share these actions, and a subcommand's default would
+    # overwrite what stood in front of it. `starting_point` gives them.
     options = Parser(add_help=False, argument_default=argparse.SUPPRESS)
     options.add_argument(
         "--root", metavar="DIR", help="the memory root (else $DSH_MEMORY_ROOT, else below the DSH home)"
