@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import errno
 import os
+import stat
 import sys
 from collections.abc import Callable
 from functools import cache
@@ -117,6 +118,34 @@ def rename_exclusive(source_folder: int, source: str, target_folder: int, target
         return False
     os.unlink(source, dir_fd=source_folder)
     return True
+
+
+def remove_tree(root: Root, path: str) -> bool:
+    """Deletes the folder at `path` with all that is in it, following no link; whether there was one.
+
+    Raises UnsafeLayout where a link or file stands in its place or on the way.
+    """
+    parent, _, name = path.rpartition("/")
+    try:
+        with root.folder(parent) as above:
+            _remove_folder(above, name, path)
+    except FileNotFoundError:
+        return False
+    return True
+
+
+def _remove_folder(above: int, name: str, path: str) -> None:
+    folder = open_folder(above, name, path)
+    try:
+        for entry in os.listdir(folder):
+            status = os.stat(entry, dir_fd=folder, follow_symlinks=False)
+            if stat.S_ISDIR(status.st_mode):
+                _remove_folder(folder, entry, f"{path}/{entry}")
+            else:
+                os.unlink(entry, dir_fd=folder)
+    finally:
+        os.close(folder)
+    os.rmdir(name, dir_fd=above)
 
 
 def _renameat_exclusive(source_folder: int, source: str, target_folder: int, target: str) -> bool | None:

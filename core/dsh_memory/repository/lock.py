@@ -39,6 +39,8 @@ _LARGEST_FILE = 64 * 1024
 # `.sync/.gitignore` knows the form `.usage.*.tmp`: what a crash leaves never shows in `git status`.
 _PRIVATE_PREFIX = ".usage.lock-"
 _ACTIVE_PREFIX = ".usage.active-"
+JOURNAL_PREFIX = ".usage.journal-"
+_PRIVATE_PREFIXES = (_PRIVATE_PREFIX, _ACTIVE_PREFIX, JOURNAL_PREFIX)
 _PRIVATE_SUFFIX = ".tmp"
 
 
@@ -61,8 +63,8 @@ class LockState:
 class ActiveRun:
     """`.sync/active-run.json`: the run in progress, or the one whose process died.
 
-    The three commits are None in records of other programs and before the run has built them. `state` is
-    `running` or `interrupted`.
+    The three commits are None before the run has built them, and always in records of other programs, which
+    are not `ours`. `state` is `running` or `interrupted`.
     """
 
     run_id: str
@@ -75,6 +77,7 @@ class ActiveRun:
     recovery_commit: str | None = None
     target_commit: str | None = None
     state: str = "running"
+    ours: bool = True
 
     def to_bytes(self) -> bytes:
         """The file's content, without the derived `state`."""
@@ -116,12 +119,23 @@ def read_lock(root: Root, now: datetime) -> LockState | None:
 def read_active_run(root: Root, now: datetime) -> ActiveRun | None:
     """The active run with its derived `state`, None when there is none or the file is no such record."""
     try:
-        run = _parse_active_run(root.read(f"{SYNC_FOLDER}/{ACTIVE_RUN_NAME}", _LARGEST_FILE))
+        run = parse_active_run(root.read(f"{SYNC_FOLDER}/{ACTIVE_RUN_NAME}", _LARGEST_FILE))
     except FileNotFoundError:
         return None
     if run is None:
         return None
     return replace(run, state="running" if _is_running(root, run, now) else "interrupted")
+
+
+def read_dead_run(root: Root, now: datetime) -> ActiveRun | None:
+    """The run whose process died, for the holder of the lock: whatever is recorded is not running any more.
+
+    A live process of other hands has ended its run and forgot the record; that one is None.
+    """
+    run = read_active_run(root, now)
+    if run is None or (not run.ours and _may_run(run, now)):
+        return None
+    return replace(run, state="interrupted")
 
 
 def is_applying(root: Root, now: datetime) -> bool:
@@ -136,12 +150,17 @@ def is_applying(root: Root, now: datetime) -> bool:
 
 
 class OperationLock:
-    """The held lock; `hold` is the way to one."""
+    """The held lock; `hold` is the way to one.
+
+    `keep_run` leaves the run's record behind at the end, for recovery.
+    """
 
     def __init__(self, folder: int, descriptor: int, run: ActiveRun) -> None:
+        self.keep_run = False
         self._folder = folder
         self._descriptor = descriptor
         self._run = run
+        self._recorded = False
 
     @property
     def run(self) -> ActiveRun:
@@ -166,10 +185,17 @@ class OperationLock:
         if durable:
             os.fsync(self._folder)
         self._run = run
+        self._recorded = True
+
+    def leave_run(self, run: ActiveRun) -> None:
+        """Leaves another run's record behind at the end, as it was found."""
+        self.record(run)
+        self.keep_run = True
 
     def forget_run(self) -> None:
-        """Removes the active run's record."""
-        _unlink(self._folder, ACTIVE_RUN_NAME)
+        """Removes the active run's record, unless it is another run's that recovery has not seen."""
+        if self._recorded and not self.keep_run:
+            _unlink(self._folder, ACTIVE_RUN_NAME)
 
     def check_still_held(self) -> None:
         """Raises OperationInProgress when other hands took the lock file away in spite of its holder."""
@@ -195,6 +221,7 @@ def hold(
             _sweep(folder, descriptor)
             yield lock
         finally:
+            lock.forget_run()
             # guard: release-own-inode-only
             if _same_file(folder, LOCK_NAME, descriptor):
                 _unlink(folder, LOCK_NAME)
@@ -276,7 +303,7 @@ def _try_once(folder: int, data: bytes, now: datetime) -> int | None:
 def _sweep(folder: int, own: int) -> None:
     """Removes the private files that dead processes left; one that its maker has locked is in use."""
     for name in os.listdir(folder):
-        if not name.startswith((_PRIVATE_PREFIX, _ACTIVE_PREFIX)) or not name.endswith(_PRIVATE_SUFFIX):
+        if not name.startswith(_PRIVATE_PREFIXES) or not name.endswith(_PRIVATE_SUFFIX):
             continue
         try:
             descriptor = os.open(name, _READ_FLAGS, dir_fd=folder)
@@ -353,14 +380,17 @@ def _is_running(root: Root, run: ActiveRun, now: datetime) -> bool:
     lock = read_lock(root, now)
     if lock is not None and lock.active and lock.run_id == run.run_id:
         return True
-    if run.head_commit is not None:
-        # Ours hold the lock as long as they run.
-        return False
+    return not run.ours and _may_run(run, now)
+
+
+def _may_run(run: ActiveRun, now: datetime) -> bool:
+    # Ours hold the lock as long as they run; of other hands only the process can tell.
     started = parse_instant(run.started_at)
     return is_alive(run.pid) and started is not None and _gone(run.pid, started, started, now) is None
 
 
-def _parse_active_run(data: bytes) -> ActiveRun | None:
+def parse_active_run(data: bytes) -> ActiveRun | None:
+    """The run that the bytes of a record name, None where they are none."""
     content = _json_object(data)
     texts = [content.get(key) for key in ("run_id", "operation", "status", "phase", "started_at")]
     pid = content.get("pid")
@@ -372,7 +402,9 @@ def _parse_active_run(data: bytes) -> ActiveRun | None:
         for key in ("head_commit", "recovery_commit", "target_commit")
         if isinstance(value := content.get(key), str)
     }
-    return ActiveRun(run_id, operation, status, phase, pid, started_at, **commits)
+    return ActiveRun(
+        run_id, operation, status, phase, pid, started_at, **commits, ours="head_commit" in content
+    )
 
 
 def _json_object(data: bytes) -> dict[str, object]:

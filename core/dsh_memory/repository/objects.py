@@ -77,15 +77,28 @@ def is_object_id(text: object, object_format: str) -> bool:
     )
 
 
-def identity_of(git: SealedGit) -> str:
-    """The identity that commits carry: the repository's own where its config names both parts, else ours."""
-    answer = git.run("config", "--local", "-z", "--get-regexp", r"^user\.(name|email)$", accept=(0, 1))
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What the repository's own config says: who commits, and whether it names programs that filter
+    content."""
+
+    identity: str
+    has_filters: bool
+
+
+def read_settings(git: SealedGit) -> Settings:
+    """The repository's settings through one git process; the identity is ours unless config names both its
+    parts."""
+    answer = git.run(
+        "config", "--local", "-z", "--get-regexp", r"^(user\.(name|email)|filter\..*)$", accept=(0, 1)
+    )
     values: dict[str, str] = {}
     for item in answer.decode("utf-8", "replace").split("\0"):
         key, _, value = item.partition("\n")
-        values[key.lower()] = re.sub(r"[<>\x00-\x1f]", "", value).strip()
+        values[key] = re.sub(r"[<>\x00-\x1f]", "", value).strip()
     name, email = values.get("user.name"), values.get("user.email")
-    return f"{name} <{email}>" if name and email else OWN_IDENTITY
+    identity = f"{name} <{email}>" if name and email else OWN_IDENTITY
+    return Settings(identity, any(key.startswith("filter.") for key in values))
 
 
 def identity_environment(identity: str) -> dict[str, str]:

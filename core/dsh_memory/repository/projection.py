@@ -137,6 +137,10 @@ class Projection:
                 reached("replaced")
         self._folders.flush()
         reached("projected")
+        return self.salvage()
+
+    def salvage(self) -> Outcome:
+        """Deletes what was taken out, if it still is what is in Git; else it is put back, or rescued."""
         self._look_again()
         self._folders.flush()
         return self.outcome
@@ -204,18 +208,18 @@ class Projection:
                 candidates.add(deepest.rpartition("/")[0])
 
     def _look_again(self) -> None:
-        """Deletes what was taken out, if it still is what is in Git; else it is put back, or rescued."""
         for number, change in enumerate(self._changes):
             name = _old(number)
             entry = self._entry(self._folder, name)
             if entry is None:
                 continue
+            live = self._live_entry(change.path)
             # guard: verify-before-delete
-            if entry in (change.before, change.after):
+            if entry in (change.before, change.after, live):
                 os.unlink(name, dir_fd=self._folder)
                 continue
             self._leave(change.path)
-            if self._live_entry(change.path) is None and self._put(name, change.path):
+            if live is None and self._put(name, change.path):
                 continue
             if entry is _NO_FILE:
                 self._put(name, f"{change.path}.kept-{number}")

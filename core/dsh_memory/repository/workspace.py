@@ -6,6 +6,7 @@ to be in Git, and its plan, by which recovery can finish or undo it (`plan.py`).
 
 from __future__ import annotations
 
+import errno
 import os
 import time
 from collections.abc import Iterator
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from dsh_memory.repository.opening import Repository
 
 WORKSPACES = "dsh-memory"
+RUN_NAME = "run.json"
 INDEX_LOCK = "index.lock"
 INDEX_LOCK_MARK = b"dsh-memory "
 
@@ -78,6 +80,12 @@ class Workspace:
         with os.fdopen(os.open(name, READ_FLAGS, dir_fd=self.folder), "rb") as file:
             return file.read()
 
+    def discard(self, *names: str) -> None:
+        """Deletes files of the run's own, those that there are."""
+        for name in names:
+            with suppress(FileNotFoundError):
+                os.unlink(name, dir_fd=self.folder)
+
     def close(self) -> None:
         """Closes the folders and leaves them where they are."""
         descriptors = [self.files, self.folder, self._git_dir, *(above for above, _ in self._above)]
@@ -94,8 +102,12 @@ class Workspace:
                 with suppress(FileNotFoundError):
                     os.unlink(name, dir_fd=folder)
         for above, name in reversed(self._above):
-            with suppress(FileNotFoundError):
+            try:
                 os.rmdir(name, dir_fd=above)
+            except OSError as error:
+                # A git process that outlives its parent may write once more; the next recovery sweeps that.
+                if error.errno not in (errno.ENOENT, errno.ENOTEMPTY, errno.EEXIST):
+                    raise
         self.close()
 
     # --- Git's index

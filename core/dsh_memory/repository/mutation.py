@@ -1,0 +1,72 @@
+"""The way into every change of memory: the lock, recovery of whoever died before, then one transaction."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from dsh_memory.errors import MemoryFailure, RepoUnavailable
+from dsh_memory.repository.content import RecordCache
+from dsh_memory.repository.failures import TransactionFailed, failing
+from dsh_memory.repository.journal import new_run_id
+from dsh_memory.repository.lock import Clock, OperationLock, hold
+from dsh_memory.repository.opening import Repository
+from dsh_memory.repository.recovery import Recovery, resolve_interrupted, settle
+from dsh_memory.repository.transaction import Transaction
+
+
+@contextmanager
+def answering(refusal: Callable[[TransactionFailed], MemoryFailure]) -> Iterator[None]:
+    """Answers a failed transaction, and whatever the system refuses, with a code of the calling method."""
+    try:
+        with failing("ready"):
+            yield
+    except TransactionFailed as failure:
+        raise refusal(failure) from failure
+
+
+@contextmanager
+def locked(
+    repo: Repository, clock: Clock, operation: str, run_id: str | None = None
+) -> Iterator[OperationLock]:
+    """Holds the operation lock, after any dead run was recovered; the active run is recorded while it is
+    held."""
+    with hold(repo.root, operation, run_id or new_run_id(clock()), clock) as lock:
+        settle(repo, clock, lock)
+        lock.record(lock.run)
+        yield lock
+
+
+@contextmanager
+def transaction(
+    repo: Repository,
+    clock: Clock,
+    operation: str,
+    *,
+    run_id: str | None = None,
+    expected_head: str | None = None,
+    cache: RecordCache | None = None,
+) -> Iterator[Transaction]:
+    """One transaction under the lock; raises TransactionFailed, detail head-moved, if HEAD is not the one
+    expected."""
+    with locked(repo, clock, operation, run_id) as lock, Transaction(repo, clock, lock, cache) as changing:
+        # guard: bound-to-head
+        if expected_head is not None and changing.head != expected_head:
+            raise TransactionFailed("ready", "head-moved", "Memory changed since you looked; look again.")
+        yield changing
+
+
+def recover(repo: Repository, clock: Clock) -> Recovery:
+    """Recovers every dead run and resolves every interrupted one of the journal; what was done, which may be
+    nothing.
+
+    Raises OperationInProgress, UnsafeLayout, or RepoUnavailable with the reason why it cannot be done now.
+    """
+    with answering(_refusal), hold(repo.root, "recover", new_run_id(clock()), clock) as lock:
+        recovery = settle(repo, clock, lock)
+        recovery.resolved = resolve_interrupted(repo, clock, lock)
+        return recovery
+
+
+def _refusal(failure: TransactionFailed) -> RepoUnavailable:
+    return RepoUnavailable(failure.message, detail=failure.detail)
