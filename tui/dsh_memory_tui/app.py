@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import datetime
-from typing import Any, ClassVar, cast
+from typing import Any, cast
 
 from textual import events, on
-from textual.app import App, ComposeResult
+from textual.app import App, ComposeResult, SuspendNotSupported
 from textual.containers import Vertical
 from textual.timer import Timer
 from textual.widgets import ContentSwitcher, Static
@@ -16,7 +17,7 @@ from textual.widgets import ContentSwitcher, Static
 from dsh_memory import Environment, visible
 from dsh_memory.environment import utc_now
 from dsh_memory.inspection import Mark, Snapshot
-from dsh_memory_tui import acts, clipboard, settings
+from dsh_memory_tui import acts, clipboard, editing, settings
 from dsh_memory_tui.commands import PANES, Command, bindings, footer, with_overrides
 from dsh_memory_tui.dialogs.chooser import ChooserDialog, Option
 from dsh_memory_tui.dialogs.confirm import ConfirmDialog, Question
@@ -32,6 +33,7 @@ from dsh_memory_tui.messages import (
     PlanRead,
     SnapshotFailed,
     SnapshotRead,
+    SourceRead,
     StampRead,
 )
 from dsh_memory_tui.panes.health import HealthPane
@@ -60,13 +62,13 @@ class MemoryApp(App[int]):
     CSS_PATH = "app.tcss"
     TITLE = "dsh-memory"
     ENABLE_COMMAND_PALETTE = False
-    HORIZONTAL_BREAKPOINTS: ClassVar[list[tuple[int, str]] | None] = [
+    HORIZONTAL_BREAKPOINTS = [  # noqa: RUF012 (Textual's own declaration is no ClassVar for mypy)
         (0, "-tiny"),
         (40, "-narrow"),
         (70, "-medium"),
         (100, "-wide"),
     ]
-    VERTICAL_BREAKPOINTS: ClassVar[list[tuple[int, str]] | None] = [(0, "-flat"), (10, "-low"), (20, "-high")]
+    VERTICAL_BREAKPOINTS = [(0, "-flat"), (10, "-low"), (18, "-high")]  # noqa: RUF012
 
     def __init__(
         self,
@@ -97,6 +99,7 @@ class MemoryApp(App[int]):
         self._busy = ""
         self._busy_timer: Timer | None = None
         self._asking = False
+        self._edited: editing.Edited | None = None
         for theme in themes(self.preferences.diff):
             self.register_theme(theme)
         self.theme = self.preferences.theme
@@ -282,8 +285,6 @@ class MemoryApp(App[int]):
         self.say(f"Diff colours: {other.replace('-', ' and ')}.")
 
     def _keep_preferences(self, **changes: Any) -> None:
-        from dataclasses import replace
-
         self.preferences = replace(self.preferences, **changes)
         if self._settings_path is None:
             return
@@ -373,7 +374,9 @@ class MemoryApp(App[int]):
         self.gateway.plan(message.kind, dict(message.params))
 
     def on_pane_edit_wanted(self, message: Pane.EditWanted) -> None:
-        self.say(f"Editing {message.path} comes next.")
+        # guard: read-only
+        if not self.read_only and len(self.screen_stack) == 1:
+            self.gateway.source(message.path)
 
     def copy(self, text: str, what: str) -> None:
         """Copy by a tool of this machine, else through the terminal; the word afterwards says which."""
@@ -423,6 +426,41 @@ class MemoryApp(App[int]):
         if message.changed:
             self.refresh_all()
 
+    def on_source_read(self, message: SourceRead) -> None:
+        if message.data is None:
+            if message.failure is not None:
+                self._show_failure("Edit a record", message.failure)
+            return
+        if len(self.screen_stack) > 1:
+            return
+        try:
+            with self.suspend():
+                edited = editing.edit(message.path, message.data)
+        except SuspendNotSupported:
+            self.say("An editor cannot be opened from this terminal.", severity="warning")
+            return
+        if edited.problem:
+            edited.forget()
+            self._show_failure(
+                "Edit a record", Failure("editor-failed", edited.problem, None, "Set $EDITOR.")
+            )
+        elif not edited.changed:
+            edited.forget()
+            self.say("Nothing was changed.")
+        else:
+            params = {"path": message.path, "old": edited.before, "new": edited.after}
+            self._edited = edited
+            self._start(Act("write", params, None, "saving 1 file", "Runs, this run, R."))
+
+    def _edit_ended(self, failure: Failure | None) -> Failure | None:
+        """Forget the private copy once its text is applied; else say where it is kept."""
+        edited, self._edited = self._edited, None
+        if edited is None or failure is None:
+            if edited is not None:
+                edited.forget()
+            return failure
+        return replace(failure, hint=f"{failure.hint}\nYour text is kept in {edited.copy}".strip())
+
     def on_plan_read(self, message: PlanRead) -> None:
         self._asking = False
         kind = acts.KINDS[message.kind]
@@ -451,13 +489,14 @@ class MemoryApp(App[int]):
     def on_act_ended(self, message: ActEnded) -> None:
         self._work_ends()
         act = message.act
+        failure = self._edit_ended(message.failure) if act.kind == "write" else message.failure
         if message.value is not None:
             words = acts.done_words(act, message.value)
             self.log_line(words.replace("\n", " "))
             self.say(words)
-        elif message.failure is not None:
-            self.log_line(f"{acts.KINDS[act.kind].title}: {message.failure.code}")
-            self._show_failure(acts.KINDS[act.kind].title, message.failure)
+        elif failure is not None:
+            self.log_line(f"{acts.KINDS[act.kind].title}: {failure.code}")
+            self._show_failure(acts.KINDS[act.kind].title, failure)
         self.gateway.refresh()
 
     def log_line(self, words: str) -> None:
@@ -496,7 +535,12 @@ def main(environment: Environment, *, demo: bool = False, read_only: bool = Fals
     """Open the terminal UI; the exit code of the process (2: there is no terminal to open it on)."""
     import os
 
-    if not (sys.stdin.isatty() and sys.stdout.isatty()) or os.environ.get("TERM") == "dumb":
+    # Textual draws on the standard error stream.
+    streams = (sys.stdin, sys.stdout, sys.__stderr__)
+    if (
+        not all(stream is not None and stream.isatty() for stream in streams)
+        or os.environ.get("TERM") == "dumb"
+    ):
         sys.stderr.write("dsh-memory needs a terminal that can move its cursor; try: dsh-memory status\n")
         return 2
     if demo:
@@ -510,7 +554,7 @@ def _run(environment: Environment, *, demo: bool, read_only: bool) -> int:
     path = settings.default_path()
     app = MemoryApp(
         LiveCore(environment, utc_now),
-        root="a sample memory" if demo else environment.shown_root,
+        root="sample memory, gone at the end" if demo else environment.shown_root,
         preferences=settings.load(path),
         settings_path=path,
         read_only=read_only,

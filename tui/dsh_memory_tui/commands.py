@@ -50,7 +50,7 @@ COMMANDS: Final[tuple[Command, ...]] = (
     Command("pane-previews", ("4",), "Previews", "Go to Previews"),
     Command("pane-search", ("5",), "Search", "Go to Search"),
     Command("pane-records", ("6",), "Records", "Go to Records"),
-    Command("find", ("slash",), "search", "Search all records", footer=7),
+    Command("find", ("slash",), "search", "Search all records", footer=5),
     Command("open", ("enter",), "open", "Open what the cursor is on", footer=1, palette=False),
     Command("back", ("escape",), "back", "Leave the detail, or end the search input", palette=False),
     Command("enable", ("space",), "on/off", "Switch memory on or off", ("status",), act=True),

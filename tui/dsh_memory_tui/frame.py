@@ -69,7 +69,7 @@ def title_line(
     left = (Piece(" dsh-memory", "strong"), Piece("   "), Piece(visible(root), "muted"))
     right: list[tuple[Piece, ...]] = []
     if demo:
-        right.append((Piece("demo, thrown away at the end", "accent"),))
+        left = (*left[:2], Piece(visible(root), "accent"))
     if read_only:
         right.append((Piece("read-only", "attention"),))
     if busy:
@@ -89,7 +89,7 @@ def title_line(
     if joined:
         joined[-1] = Piece(" ")
     room = width - sum(cell_len(piece.text) for piece in joined) - 15
-    return Line((*left[:2], Piece(cut(left[2].text, room), "muted")), tuple(joined))
+    return Line((*left[:2], Piece(cut(left[2].text, room), left[2].role)), tuple(joined))
 
 
 def _least_needed(right: list[tuple[Piece, ...]]) -> int:

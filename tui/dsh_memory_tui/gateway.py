@@ -36,6 +36,7 @@ from dsh_memory_tui.messages import (
     RunRead,
     SnapshotFailed,
     SnapshotRead,
+    SourceRead,
     StampRead,
     TopicRead,
 )
@@ -70,6 +71,9 @@ class Core(Protocol):
     def search(self, query: str, scope: str) -> dict[str, Any]:
         """The envelope of `memory.search`."""
 
+    def source(self, path: str) -> bytes:
+        """The bytes of one payload file."""
+
     def act(self, act: Act) -> dict[str, Any]:
         """The envelope of a change."""
 
@@ -90,6 +94,9 @@ class LiveCore:
         return dict(
             self.service.call("memory.search", {"query": query, "scope": scope, "limit": SEARCH_LIMIT})
         )
+
+    def source(self, path: str) -> bytes:
+        return self._inspector.source(path)
 
     def act(self, act: Act) -> dict[str, Any]:
         return dict(_carry_out(self.service, act))
@@ -238,6 +245,15 @@ class Gateway:
             return PlanRead(kind, plan, params)
 
         self._look("plan", self._node, ask, lambda failure: PlanRead(kind, None, params, failure))
+
+    def source(self, path: str) -> None:
+        """Read a record's bytes for an editor; answers SourceRead to the node."""
+        self._start(
+            "source",
+            lambda: SourceRead(path, self._core.source(path)),
+            self._node,
+            lambda failure: SourceRead(path, None, failure),
+        )
 
     def act(self, act: Act) -> None:
         """Carry out what a person confirmed; answers ActEnded to the node. It is never cancelled half-way."""

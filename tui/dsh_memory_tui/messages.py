@@ -127,6 +127,15 @@ class PlanRead(Message):
 
 
 @dataclass
+class SourceRead(Message):
+    """The bytes of one record file, to be edited."""
+
+    path: str
+    data: bytes | None
+    failure: Failure | None = None
+
+
+@dataclass
 class ActEnded(Message):
     """An act is over: a value, or the reason why not."""
 

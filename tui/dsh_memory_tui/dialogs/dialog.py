@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TypeVar
+from typing import ClassVar, TypeVar
 
 from textual import events
 from textual.app import ComposeResult
+from textual.binding import BindingType
 from textual.containers import Container, Horizontal
 from textual.content import Content
 from textual.message import Message
@@ -51,7 +52,7 @@ class Choice(Widget, can_focus=True):
             self.post_message(self.Pressed(self))
         elif event.key in ("left", "right"):
             event.stop()
-            self.screen.action_focus_next() if event.key == "right" else self.screen.action_focus_previous()
+            self.screen.focus_next() if event.key == "right" else self.screen.focus_previous()
 
     def on_click(self, event: events.Click) -> None:
         event.stop()
@@ -62,7 +63,7 @@ class Choice(Widget, can_focus=True):
 class Dialog(ModalScreen[Result]):
     """A modal frame: a title, lines, choices."""
 
-    BINDINGS = [("escape", "leave", "close")]
+    BINDINGS: ClassVar[list[BindingType]] = [("escape", "leave", "close")]
 
     #: Lines kept for title, note, choices and frame.
     FURNITURE = 7

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from textual import on
 from textual.app import ComposeResult
+from textual.binding import BindingType
 
 from dsh_memory import visible
 from dsh_memory_tui.dialogs.dialog import Choice, Dialog, Reading, choices
@@ -16,7 +19,7 @@ from dsh_memory_tui.widgets.record_list import Fixed
 class ErrorDialog(Dialog[str]):
     """Shows a failure; answers with its text when it is to be copied, else None."""
 
-    BINDINGS = [("y", "copy", "copy")]
+    BINDINGS: ClassVar[list[BindingType]] = [("y", "copy", "copy")]
 
     def __init__(self, title: str, failure: Failure) -> None:
         super().__init__()

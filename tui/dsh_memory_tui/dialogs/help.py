@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import ClassVar
 
 from textual.app import ComposeResult
+from textual.binding import BindingType
 
 from dsh_memory_tui.commands import LIST, Command, shown_key
 from dsh_memory_tui.dialogs.dialog import Dialog, Reading
@@ -26,7 +28,11 @@ PURPOSES = {
 class TextDialog(Dialog[None]):
     """Lines to read; esc, q or enter closes."""
 
-    BINDINGS = [("q", "leave", "close"), ("enter", "leave", "close"), ("question_mark", "leave", "close")]
+    BINDINGS: ClassVar[list[BindingType]] = [
+        ("q", "leave", "close"),
+        ("enter", "leave", "close"),
+        ("question_mark", "leave", "close"),
+    ]
 
     def __init__(self, title: str, lines: Sequence[Line]) -> None:
         super().__init__()

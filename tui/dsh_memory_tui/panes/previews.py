@@ -213,7 +213,10 @@ def preview_lines(view: PreviewView, now: datetime, width: int) -> tuple[Line, .
     lines = [
         line((visible(row.preview_id), "strong")),
         line(
-            (f"{plural(row.candidate_sessions, 'session')} · {plural(len(view.files), 'file')} · ", "muted"),
+            (
+                f"{plural(row.candidate_sessions or 0, 'session')} · {plural(len(view.files), 'file')} · ",
+                "muted",
+            ),
             (f"made {age(row.created_at, now)} · {duration(row.expires_at - now)} left", "muted"),
         ),
         rule(width),

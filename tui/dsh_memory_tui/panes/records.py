@@ -151,29 +151,29 @@ class RecordsPane(SplitPane):
 
 
 def tree(entries: Sequence[RecordEntry], closed: set[str]) -> list[Node]:
-    """The open part of the tree: folders before what is in them, the three top folders in their order."""
-    counts: dict[str, int] = {}
+    """The open part of the tree: folders before the records beside them, the three top folders in their order."""
+    records: dict[str, list[RecordEntry]] = {}
     for entry in entries:
-        folder = entry.path.rpartition("/")[0]
+        records.setdefault(entry.path.rpartition("/")[0], []).append(entry)
+    counts: dict[str, int] = {}
+    folders: dict[str, list[str]] = {}
+    for folder, found in records.items():
         while folder:
-            counts[folder] = counts.get(folder, 0) + 1
+            if folder not in counts:
+                folders.setdefault(folder.rpartition("/")[0], []).append(folder)
+            counts[folder] = counts.get(folder, 0) + len(found)
             folder = folder.rpartition("/")[0]
-    nodes: list[Node] = []
-    shown: set[str] = set()
     rank = {name: index for index, name in enumerate(FOLDERS)}
-    for entry in sorted(entries, key=lambda e: (rank.get(e.path.split("/", 1)[0], 9), e.path)):
-        parts = entry.path.split("/")[:-1]
-        hidden = False
-        for depth in range(len(parts)):
-            folder = "/".join(parts[: depth + 1])
-            if folder not in shown:
-                shown.add(folder)
-                nodes.append(Branch(folder, depth, counts[folder], folder in closed))
-            if folder in closed:
-                hidden = True
-                break
-        if not hidden:
-            nodes.append(entry)
+    nodes: list[Node] = []
+
+    def add(folder: str, depth: int) -> None:
+        for inner in sorted(folders.get(folder, ()), key=lambda path: (rank.get(path, len(rank)), path)):
+            nodes.append(Branch(inner, depth, counts[inner], inner in closed))
+            if inner not in closed:
+                add(inner, depth + 1)
+        nodes.extend(records.get(folder, ()))
+
+    add("", 0)
     return nodes
 
 

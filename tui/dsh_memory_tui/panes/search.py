@@ -234,7 +234,7 @@ class SearchPane(SplitPane):
 def _draw(
     result: dict[str, Any], entry: RecordEntry | None, pattern: re.Pattern[str] | None, width: int
 ) -> tuple[Line, ...]:
-    name = visible(str(result["id"])) if result["type"] else visible(str(result["path"]))
+    name = visible(str(result["path"] if str(result["id"]).startswith("legacy-") else result["id"]))
     used = f"used {entry.usage_count:,}" if entry is not None and entry.usage_count else ""
     right: list[tuple[str, str]] = []
     if width >= 48:

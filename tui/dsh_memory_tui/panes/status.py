@@ -51,6 +51,8 @@ ACTION_KEYS: dict[Action, str] = {
 }
 _LABEL = 15
 _BAR_MAX = 26
+#: Dates listed under Soon.
+_SOON = 8
 
 
 class StatusPane(Pane):
@@ -207,27 +209,29 @@ def run_words(run: RunRow, now: datetime) -> str:
 
 
 def _soon(overview: Overview, width: int) -> list[Row]:
-    due = [(record, "expires") for record in overview.expiring] + [
-        (r, "review") for r in overview.due_for_review
-    ]
+    due = [(record, "expires") for record in overview.expiring]
+    due.extend((record, "review") for record in overview.due_for_review)
     if not due:
         return []
+    # What has expired already asks for nothing: it comes last.
+    due.sort(key=lambda item: (item[1] == "expires" and item[0].days <= 0, item[0].days, item[0].path))
     rows: list[Row] = [(None, heading("Soon"))]
-    for record, what in sorted(due, key=lambda item: (item[0].days, item[0].path))[:8]:
-        role = "attention" if record.days <= 7 else "text"
+    for record, what in due[:_SOON]:
+        gone = what == "expires" and record.days <= 0
+        role = "muted" if gone else "attention" if record.days <= 7 else "text"
         rows.append(
             (
                 f"record:{record.path}",
                 line(
-                    (pad(what, 8), "muted"),
+                    (pad("expired" if gone else what, 8), "muted"),
                     (pad(days_left(record.days), 13), role),
-                    visible(record.id),
+                    (visible(record.id), "muted" if gone else "text"),
                     right=[(record.date, "muted")],
                 ),
             )
         )
-    if len(due) > 8:
-        rows.append((None, line((f"        and {len(due) - 8:,} more", "muted"))))
+    if len(due) > _SOON:
+        rows.append((None, line((f"{'':8}and {len(due) - _SOON:,} more", "muted"))))
     return rows
 
 

@@ -41,12 +41,14 @@ class Piece:
 class Line:
     """One line: pieces from the left, and pieces that end at the right edge.
 
-    `fill` is the role whose background covers the whole line (diffs).
+    `fill` is the role whose background covers the whole line (diffs). The cursor covers the first `cursor_cells`
+    cells only, where a line holds two columns.
     """
 
     pieces: tuple[Piece, ...] = ()
     right: tuple[Piece, ...] = ()
     fill: str | None = None
+    cursor_cells: int | None = None
 
     @property
     def text(self) -> str:
@@ -77,8 +79,9 @@ def heading(title: str, note: str = "") -> Line:
 def beside(left: Line, right: Line, left_width: int, *, gap: int) -> Line:
     """Two lines as one, the right one starting at a fixed column."""
     if not right.pieces and not right.right:
-        return Line((*fit(left, left_width),))
-    return Line((*fit(left, left_width), Piece(" " * gap), *right.pieces, *right.right))
+        return Line((*fit(left, left_width),), cursor_cells=left_width)
+    pieces = (*fit(left, left_width), Piece(" " * gap), *right.pieces, *right.right)
+    return Line(pieces, cursor_cells=left_width)
 
 
 def cut(text: str, width: int) -> str:

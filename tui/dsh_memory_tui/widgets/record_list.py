@@ -6,9 +6,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Generic, Protocol, TypeVar
 
+from rich.cells import cell_len
 from rich.segment import Segment
 from rich.style import Style
 from textual import events
+from textual.binding import BindingType
 from textual.geometry import Region, Size
 from textual.message import Message
 from textual.scroll_view import ScrollView
@@ -90,7 +92,7 @@ class RecordList(ScrollView, can_focus=True):
         "line--cursor",
         "line--cursor-away",
     }
-    BINDINGS = commands.bindings(commands.COMMANDS, lists=True)
+    BINDINGS: ClassVar[list[BindingType]] = [*commands.bindings(commands.COMMANDS, lists=True)]
     ALLOW_SELECT = False
 
     class Moved(Message):
@@ -248,10 +250,16 @@ class RecordList(ScrollView, can_focus=True):
         base = self.rich_style
         if content.fill is not None:
             base += self._style(content.fill)
-        if self.cursor_on and index == self.cursor and self.rows.key(index) is not None:
+        under_cursor = self.cursor_on and index == self.cursor and self.rows.key(index) is not None
+        plain = base
+        if under_cursor:
             base += self._style("cursor" if self.has_focus else "cursor-away")
-        segments = [Segment(piece.text, base + self._style(piece.role)) for piece in fit(content, width)]
-        return Strip(segments).adjust_cell_length(width, base)
+        segments: list[Segment] = []
+        left = content.cursor_cells if under_cursor and content.cursor_cells is not None else width
+        for piece in fit(content, width):
+            segments.append(Segment(piece.text, (base if left > 0 else plain) + self._style(piece.role)))
+            left -= cell_len(piece.text)
+        return Strip(segments).adjust_cell_length(width, base if left > 0 else plain).simplify()
 
     def _style(self, role: str) -> Style:
         style = self._styles_of.get(role)

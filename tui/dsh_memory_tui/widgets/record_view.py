@@ -59,7 +59,7 @@ def mark_pieces(marks: tuple[Mark, ...], *, words: bool) -> tuple[Piece, ...]:
 
 def name_of(entry: RecordEntry) -> str:
     """What a record is called in a list: its id, or its path where the id says nothing."""
-    if entry.id is None or "legacy" in entry.marks:
+    if entry.id is None or entry.id.startswith("legacy-"):
         return visible(entry.path)
     return visible(entry.id)
 
