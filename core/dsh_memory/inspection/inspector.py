@@ -2,111 +2,163 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+import threading
+from collections.abc import Callable, Hashable, Iterator
+from contextlib import contextmanager
 from datetime import datetime
 
 from dsh_memory.environment import Environment, utc_now
-from dsh_memory.inspection.values import (
+from dsh_memory.errors import RepoUnavailable
+from dsh_memory.inspection import mending, overview, plans, previews, records, runs
+from dsh_memory.inspection.looking import look
+from dsh_memory.inspection.plan_values import (
     ApplyPlan,
     ClearPlan,
     DiscardPlan,
-    FileDiff,
     MigratePlan,
+    RecoverPlan,
+    RollbackPlan,
+    SavePlan,
+)
+from dsh_memory.inspection.values import (
+    FileDiff,
     Overview,
     PreviewView,
     RecordEntry,
     RecordView,
-    RecoverPlan,
-    RollbackPlan,
     RunRow,
     RunView,
-    SavePlan,
     Snapshot,
     TopicView,
 )
+from dsh_memory.inspection.visiting import Memo, Visit
+from dsh_memory.inspection.watching import Watch
+from dsh_memory.repository.content import RecordCache
+from dsh_memory.repository.git import GitFailed
+from dsh_memory.repository.opening import Repository
 
 
 class Inspector:
     """Reads one memory root for a person; every method raises MemoryFailure, and none writes.
 
-    One inspector may be called from several threads, one call at a time. It remembers what it read of files
-    that have not changed since.
+    It may be used from several threads. It remembers what it read of files that have not changed since.
     """
 
-    def __init__(self, environment: Environment, clock: Callable[[], datetime] = utc_now) -> None:
+    def __init__(
+        self,
+        environment: Environment,
+        clock: Callable[[], datetime] = utc_now,
+        *,
+        records: RecordCache | None = None,
+    ) -> None:
+        """`records` may be shared with a service, so that each file is parsed once for both."""
         self.environment = environment
         self.clock = clock
+        self._memo = Memo() if records is None else Memo(records=records)
+        self._watch = Watch(environment)
+        self._watch_lock = threading.Lock()
+        self._visit_lock = threading.Lock()
 
     def stamp(self) -> Hashable:
         """A value that changes when anything shown may have changed; it never raises."""
-        raise NotImplementedError
+        with self._watch_lock:
+            return self._watch.look(self.clock())
 
     def snapshot(self, run_limit: int = 200) -> Snapshot:
         """The overview and all lists, read from one state."""
-        raise NotImplementedError
+        # Taken first: a change in the middle of the reading shows at the next look.
+        stamp = self.stamp()
+        with self._visit() as visit:
+            return overview.snapshot(visit, stamp, run_limit)
 
     def overview(self) -> Overview:
         """Everything Status, Health and the frame show."""
-        raise NotImplementedError
+        with self._visit() as visit:
+            return overview.overview(visit)
 
     def records(self) -> tuple[RecordEntry, ...]:
         """All record files, by path."""
-        raise NotImplementedError
+        with self._visit() as visit:
+            return overview.entries(look(visit), visit.today)
 
     def record(self, path: str, history_limit: int = 20) -> RecordView:
         """One record file, whole; RepoUnavailable (detail `record-missing`) when it is gone."""
-        raise NotImplementedError
+        with self._visit() as visit:
+            return records.record_view(visit, path, history_limit)
 
     def topic(self, path: str) -> TopicView | None:
         """The topic of one record; None for a legacy or malformed one, which belong to none."""
-        raise NotImplementedError
+        with self._visit() as visit:
+            return records.topic_view(visit, path)
 
     def runs(
         self, limit: int | None = 200, *, operation: str | None = None, status: str | None = None
     ) -> tuple[RunRow, ...]:
         """Journaled runs, newest first; the filters come before the limit, None is all."""
-        raise NotImplementedError
+        with self._visit() as visit:
+            return runs.run_rows(visit.journal, limit, operation, status)
 
     def run(self, run_id: str) -> RunView:
         """One run, whole; RollbackFailure `rollback-run-not-found` when the journal has none of that id."""
-        raise NotImplementedError
+        with self._visit() as visit:
+            return runs.run_view(visit, run_id)
 
     def run_diff(self, run_id: str, path: str) -> FileDiff:
         """Both sides of one file that a run changed."""
-        raise NotImplementedError
+        with self._visit() as visit:
+            return runs.run_diff(visit, run_id, path)
 
     def preview(self, preview_id: str) -> PreviewView:
         """One pending preview, whole; PreviewFailure when it is missing or expired."""
-        raise NotImplementedError
+        with self._visit() as visit:
+            return previews.preview_view(visit, preview_id)
 
     def preview_diff(self, preview_id: str, path: str) -> FileDiff:
         """Both sides of one file that a preview would change: the live file and the staged one."""
-        raise NotImplementedError
+        with self._visit() as visit:
+            return previews.preview_diff(visit, preview_id, path)
 
     def clear_plan(self) -> ClearPlan:
         """What `memory.clear` would do now."""
-        raise NotImplementedError
+        with self._visit() as visit:
+            return plans.clear_plan(visit)
 
     def rollback_plan(self, run_id: str) -> RollbackPlan:
         """What `memory.rollback` of one run would do now."""
-        raise NotImplementedError
+        with self._visit() as visit:
+            return plans.rollback_plan(visit, run_id)
 
     def apply_plan(self, preview_id: str) -> ApplyPlan:
         """What `memory.applyPreview` would do now."""
-        raise NotImplementedError
+        with self._visit() as visit:
+            return plans.apply_plan(visit, preview_id)
 
     def discard_plan(self, preview_id: str) -> DiscardPlan:
         """What `memory.discardPreview` would do now."""
-        raise NotImplementedError
+        with self._visit() as visit:
+            return plans.discard_plan(visit, preview_id)
 
     def migrate_plan(self) -> MigratePlan:
         """What `memory.migrateLegacy` would do now."""
-        raise NotImplementedError
+        with self._visit() as visit:
+            return mending.migrate_plan(visit)
 
     def recover_plan(self) -> RecoverPlan:
         """What `dsh-memory recover` would do now."""
-        raise NotImplementedError
+        with self._visit() as visit:
+            return mending.recover_plan(visit)
 
     def save_plan(self) -> SavePlan:
         """What `dsh-memory save` would commit now."""
-        raise NotImplementedError
+        with self._visit() as visit:
+            return mending.save_plan(visit)
+
+    @contextmanager
+    def _visit(self) -> Iterator[Visit]:
+        try:
+            with self._visit_lock, Repository.open(self.environment) as repository:
+                yield Visit(repository, self.clock(), self._memo)
+        except GitFailed as failure:
+            raise RepoUnavailable(f"Git refused: {failure.message}", detail="git-refused") from failure
+        except OSError as error:
+            raise RepoUnavailable(f"The system refused: {error.strerror}.", detail="os-error") from error

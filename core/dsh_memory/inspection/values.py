@@ -109,7 +109,7 @@ class MalformedRecord:
 class LockFact:
     """Who holds the operation lock; without `active` the holder is gone, `stale_reason` says how we know."""
 
-    operation: str
+    operation: str | None
     pid: int | None
     run_id: str | None
     started_at: datetime | None
@@ -201,7 +201,7 @@ class UsageFact:
     """What the usage sidecar knows of one record."""
 
     usage_count: int
-    prior_usage_count: int
+    prior_usage_count: float
     generation: int
     last_usage: datetime | None
 
@@ -301,10 +301,11 @@ class RunRow:
 
 @dataclass(frozen=True, slots=True)
 class RunView:
-    """One run, whole: `journal` holds every field as written, in the file's order; `files` what it changed.
+    """One run, whole: `journal` holds every field in the journal's order, `files` what the run changed.
 
     `refusal` is why it cannot be rolled back, None when it can; `newer_writes` counts the payload commits
-    above its apply commit. `files_known` is false when a commit of the run is gone from the repository.
+    above its apply commit, as seen from `head`. `files_known` is false when a commit of the run is gone
+    from the repository.
     """
 
     row: RunRow
@@ -313,6 +314,7 @@ class RunView:
     files_known: bool
     refusal: Refusal | None
     newer_writes: int
+    head: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -322,7 +324,7 @@ class PreviewRow:
     preview_id: str
     created_at: datetime
     expires_at: datetime
-    candidate_sessions: int
+    candidate_sessions: int | None
     changed_paths: tuple[str, ...]
 
 
@@ -395,87 +397,3 @@ class Snapshot:
     overview: Overview
     records: tuple[RecordEntry, ...]
     runs: tuple[RunRow, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Plan:
-    """What an act will do, before it is done.
-
-    `what` says it in sentences with numbers and ids, `git_words` in the words of Git, `way_back` how to
-    undo it. `expected_head` goes with the act, which refuses when HEAD has moved. `confirm_word` is to be
-    typed in a second step; None asks for one step. `refusal` is why the act would fail now; then there is
-    nothing to confirm.
-    """
-
-    operation: str
-    expected_head: str | None
-    what: tuple[str, ...]
-    git_words: tuple[str, ...]
-    way_back: str
-    confirm_word: str | None
-    refusal: Refusal | None
-
-
-@dataclass(frozen=True, slots=True)
-class ClearPlan(Plan):
-    """Emptying the memory; `recovery_commit` is None when a dirty payload needs a checkpoint first."""
-
-    record_count: int
-    by_folder: tuple[Count, ...]
-    data_file_count: int
-    ignored_file_count: int
-    dirty_paths: tuple[str, ...]
-    recovery_commit: str | None
-    previews_that_stay: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class RollbackPlan(Plan):
-    """Undoing one run: its files go back to what they were in `recovery_commit`."""
-
-    run: RunRow
-    restored: int
-    removed: int
-    changed_back: int
-    recovery_commit: str | None
-    apply_commit: str | None
-
-
-@dataclass(frozen=True, slots=True)
-class ApplyPlan(Plan):
-    """Applying one preview."""
-
-    preview: PreviewView
-
-
-@dataclass(frozen=True, slots=True)
-class DiscardPlan(Plan):
-    """Removing one preview without applying it."""
-
-    preview: PreviewRow
-
-
-@dataclass(frozen=True, slots=True)
-class MigratePlan(Plan):
-    """Giving legacy records front matter; `malformed_count` files are left alone."""
-
-    paths: tuple[str, ...]
-    malformed_count: int
-
-
-@dataclass(frozen=True, slots=True)
-class RecoverPlan(Plan):
-    """Ending a run whose process died; `direction` is None when there is nothing to recover."""
-
-    run_id: str | None
-    direction: Literal["forward", "back", "journal-only"] | None
-    target_commit: str | None
-    recovery_commit: str | None
-
-
-@dataclass(frozen=True, slots=True)
-class SavePlan(Plan):
-    """Committing what editors left in the work tree; a `blocking` problem stops it."""
-
-    files: tuple[FileChange, ...]
-    problems: tuple[ReviewWarning, ...]

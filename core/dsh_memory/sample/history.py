@@ -87,13 +87,10 @@ class History:
         self.head = self._writer.commit("Initialize DPSK memory repository", OWN_IDENTITY, instant, files)
 
     def _remember(self, found: list[Draft], instant: datetime) -> None:
-        for by_hand in (False, True):
-            states = [draft for draft in found if draft.written_by_hand == by_hand]
-            if states:
-                changes: dict[str, bytes | None] = {draft.path: draft.text.encode() for draft in states}
-                author = _MIRA if by_hand else OWN_IDENTITY
-                self._commit_payload(_subject(states), author, instant, changes)
-                instant += timedelta(minutes=4)
+        for number, draft in enumerate(found):
+            author = _MIRA if draft.written_by_hand else OWN_IDENTITY
+            at = instant + timedelta(minutes=7 * number)
+            self._commit_payload(_subject(draft), author, at, {draft.path: draft.text.encode()})
 
     def _migrate(self, instant: datetime) -> None:
         changes: dict[str, bytes | None] = {}
@@ -133,7 +130,7 @@ class History:
     def _roll_the_clear_back(self, instant: datetime) -> None:
         run_id = _run_id(instant, "3a9be512")
         changes: dict[str, bytes | None] = dict(self._before_clear)
-        message = f"DPSK memory rollback: {run_id}"
+        message = f"DPSK memory rollback: {self._cleared_run}"
         self._apply(run_id, "rollback", instant, changes, message, 201, rolled_back_run_id=self._cleared_run)
 
     def _find_nothing(self, instant: datetime) -> None:
@@ -253,14 +250,10 @@ class History:
         self.other[".last-sync"] = ("100644", b"%d\n" % self.watermark.timestamp())
 
 
-def _subject(states: list[Draft]) -> str:
-    new = sum(draft.is_new for draft in states)
-    if states[0].written_by_hand:
-        return f"Note {states[0].path.rpartition('/')[2].removesuffix('.md')}"
-    if len(states) == 1:
-        return f"{'Remember' if new else 'Update'} {states[0].path}"
-    parts = [f"remember {new}"] * (new > 0) + [f"update {len(states) - new}"] * (new < len(states))
-    return f"{', '.join(parts).capitalize()} records"
+def _subject(draft: Draft) -> str:
+    if draft.written_by_hand:
+        return f"Note {draft.path.rpartition('/')[2].removesuffix('.md')}"
+    return f"{'Remember' if draft.is_new else 'Update'} {draft.path}"
 
 
 def _run_id(instant: datetime, suffix: str) -> str:

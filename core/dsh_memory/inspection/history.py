@@ -1,0 +1,84 @@
+"""What Git's history says: how far back it goes, how busy the days were, and who touched one file."""
+
+from __future__ import annotations
+
+from collections import Counter
+from datetime import UTC, date, datetime, timedelta
+from typing import Final
+
+from dsh_memory.inspection.values import ActivityDay, History, PathCommit
+from dsh_memory.repository.git import SealedGit
+from dsh_memory.repository.layout import PAYLOAD
+
+ACTIVITY_DAYS: Final = 84
+
+_LOG: Final = ("log", "-z", "--no-show-signature", "--no-decorate", "--encoding=UTF-8")
+
+
+class Past:
+    """Remembers what never changes for one commit and one day, so that a refresh asks Git only once."""
+
+    def __init__(self) -> None:
+        self._history: tuple[str | None, History] | None = None
+        self._activity: tuple[tuple[str | None, date], tuple[ActivityDay, ...]] | None = None
+        self._git_version: str | None = None
+
+    def history(self, git: SealedGit, head: str | None) -> History:
+        """How far HEAD's history goes back."""
+        if self._history is None or self._history[0] != head:
+            self._history = head, history_of(git, head)
+        return self._history[1]
+
+    def activity(self, git: SealedGit, head: str | None, today: date) -> tuple[ActivityDay, ...]:
+        """How busy the last twelve weeks were."""
+        if self._activity is None or self._activity[0] != (head, today):
+            self._activity = (head, today), activity_of(git, head, today)
+        return self._activity[1]
+
+    def git_version(self, git: SealedGit) -> str:
+        """The version of the Git in use, as it names itself."""
+        if self._git_version is None:
+            self._git_version = git.run("version").decode().removeprefix("git version ").strip()
+        return self._git_version
+
+
+def history_of(git: SealedGit, head: str | None) -> History:
+    """How many commits HEAD has behind it and when the first was made; one git process."""
+    if head is None:
+        return History(recoverable=False, first_commit_at=None, commit_count=0)
+    times = [int(line.split()[0]) for line in git.run("rev-list", "--timestamp", head).splitlines()]
+    return History(recoverable=True, first_commit_at=_instant(min(times)), commit_count=len(times))
+
+
+def activity_of(git: SealedGit, head: str | None, today: date) -> tuple[ActivityDay, ...]:
+    """Commits that touched the payload on each UTC day of twelve weeks, oldest first; one git process."""
+    first = today - timedelta(days=ACTIVITY_DAYS - 1)
+    commits: Counter[date] = Counter()
+    if head is not None:
+        since = f"--since={first.isoformat()}T00:00:00Z"
+        for text in git.run(*_LOG, since, "--format=%ct", head, "--", *PAYLOAD).split(b"\0"):
+            if text.strip():
+                commits[_instant(int(text)).date()] += 1
+    days = (first + timedelta(days=number) for number in range(ACTIVITY_DAYS))
+    return tuple(ActivityDay(day, commits[day]) for day in days)
+
+
+def commits_of_path(git: SealedGit, head: str | None, path: str, limit: int) -> tuple[PathCommit, ...]:
+    """The newest commits that touched one file, newest first; one git process."""
+    if head is None:
+        return ()
+    output = git.run(*_LOG, f"--max-count={limit}", "--format=%H%x00%ct%x00%s%x00%an", head, "--", path)
+    texts = [piece.decode("utf-8", "replace") for piece in output.removesuffix(b"\0").split(b"\0")]
+    rows = zip(*[iter(texts)] * 4, strict=False)
+    return tuple(
+        PathCommit(commit.strip(), _instant(int(time)), subject, author)
+        for commit, time, subject, author in rows
+    )
+
+
+def _instant(seconds: int) -> datetime:
+    # A commit may claim any time at all.
+    try:
+        return datetime.fromtimestamp(seconds, UTC)
+    except (OverflowError, ValueError, OSError):
+        return datetime.fromtimestamp(0, UTC)

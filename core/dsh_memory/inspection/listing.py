@@ -1,0 +1,161 @@
+"""Record files as rows of a list, and the figures over all of them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+from datetime import date, timedelta
+from typing import Final
+
+from dsh_memory.inspection.facts import SOON_DAYS
+from dsh_memory.inspection.values import (
+    Count,
+    DueRecord,
+    MalformedRecord,
+    Mark,
+    RecordEntry,
+    UsageFact,
+    UsedRecord,
+)
+from dsh_memory.records import Malformed, Record, is_expired
+from dsh_memory.records.metadata import STATUSES, TYPES
+from dsh_memory.repository.layout import RECORD_FOLDERS
+
+NEVER_USED: Final = UsageFact(usage_count=0, prior_usage_count=0, generation=1, last_usage=None)
+
+_TITLE_BYTES: Final = 2048
+_TITLE_CHARACTERS: Final = 120
+_MOST_USED: Final = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """The overview's counts and short lists over all record files."""
+
+    by_folder: tuple[Count, ...]
+    by_type: tuple[Count, ...]
+    by_status: tuple[Count, ...]
+    legacy_count: int
+    malformed: tuple[MalformedRecord, ...]
+    expired_count: int
+    expiring: tuple[DueRecord, ...]
+    due_for_review: tuple[DueRecord, ...]
+    most_used: tuple[UsedRecord, ...]
+    duplicate_ids: tuple[tuple[str, int], ...]
+
+
+def entry_of(
+    item: Record | Malformed, usage: Mapping[str, UsageFact], today: date, dirty_paths: Collection[str]
+) -> RecordEntry:
+    """The row of one record file."""
+    marks = _marks(item, today)
+    if item.path in dirty_paths:
+        marks += ("dirty",)
+    used = usage.get(item.path, NEVER_USED)
+    if isinstance(item, Malformed):
+        name = item.path.rpartition("/")[2]
+        return RecordEntry(
+            item.path, None, name, None, None, None, marks, item.size, used.usage_count, used.last_usage
+        )
+    return RecordEntry(
+        path=item.path,
+        id=item.id,
+        title=title_of(item),
+        type=item.type,
+        status=None if item.metadata is None else item.metadata.status,
+        updated_at=item.updated_at,
+        marks=marks,
+        size=item.size,
+        usage_count=used.usage_count,
+        last_usage=used.last_usage,
+    )
+
+
+def title_of(record: Record) -> str:
+    """The body's first line with text, without heading signs; the file's name where there is none."""
+    for line in record.body[:_TITLE_BYTES].decode("utf-8", "ignore").lstrip("\ufeff").splitlines():
+        text = line.strip().lstrip("#").strip()
+        if text:
+            return text[:_TITLE_CHARACTERS]
+    return record.path.rpartition("/")[2]
+
+
+def malformed_record(item: Malformed) -> MalformedRecord:
+    """The same as a value of this room."""
+    return MalformedRecord(item.path, item.code, item.line, item.message, item.size)
+
+
+def figures(items: Iterable[Record | Malformed], usage: Mapping[str, UsageFact], today: date) -> Figures:
+    """Counts and short lists over all record files, in one pass."""
+    folders: Counter[str] = Counter()
+    types: Counter[str] = Counter()
+    statuses: Counter[str] = Counter()
+    ids: Counter[str] = Counter()
+    malformed: list[MalformedRecord] = []
+    expiring: list[DueRecord] = []
+    due_for_review: list[DueRecord] = []
+    used: list[UsedRecord] = []
+    legacy = expired = 0
+    for item in items:
+        folders[item.path.partition("/")[0]] += 1
+        if isinstance(item, Malformed):
+            malformed.append(malformed_record(item))
+            continue
+        count = usage.get(item.path, NEVER_USED)
+        if count.usage_count:
+            used.append(UsedRecord(item.path, item.id, count.usage_count, count.last_usage))
+        metadata = item.metadata
+        if metadata is None:
+            legacy += 1
+            continue
+        ids[metadata.id] += 1
+        types[metadata.type] += 1
+        statuses[metadata.status] += 1
+        expired += is_expired(metadata, today)
+        if metadata.expires_at and metadata.expires_at <= _soon(today):
+            expiring.append(_due(item, metadata.expires_at, today))
+        if metadata.review_after and metadata.review_after <= _soon(today):
+            due_for_review.append(_due(item, metadata.review_after, today))
+    return Figures(
+        by_folder=tuple(Count(name, folders[name]) for name in RECORD_FOLDERS),
+        by_type=tuple(Count(name, types[name]) for name in TYPES if types[name]),
+        by_status=tuple(Count(name, statuses[name]) for name in STATUSES if statuses[name]),
+        legacy_count=legacy,
+        malformed=tuple(malformed),
+        expired_count=expired,
+        expiring=tuple(sorted(expiring, key=_by_date)),
+        due_for_review=tuple(sorted(due_for_review, key=_by_date)),
+        most_used=tuple(sorted(used, key=lambda entry: (-entry.usage_count, entry.path))[:_MOST_USED]),
+        duplicate_ids=tuple((name, count) for name, count in sorted(ids.items()) if count > 1),
+    )
+
+
+def _marks(item: Record | Malformed, today: date) -> tuple[Mark, ...]:
+    if isinstance(item, Malformed):
+        return ("malformed",)
+    metadata = item.metadata
+    if metadata is None:
+        return ("legacy",)
+    marks: tuple[Mark, ...] = ()
+    if is_expired(metadata, today):
+        marks += ("expired",)
+    elif metadata.expires_at and metadata.expires_at <= _soon(today):
+        marks += ("expiring",)
+    if metadata.review_after and metadata.review_after <= today.isoformat():
+        marks += ("review",)
+    if metadata.status == "conflicted" or metadata.conflicts_with:
+        marks += ("conflicted",)
+    return marks
+
+
+def _soon(today: date) -> str:
+    return (min(today, date.max - timedelta(days=SOON_DAYS)) + timedelta(days=SOON_DAYS)).isoformat()
+
+
+def _due(record: Record, day: str, today: date) -> DueRecord:
+    return DueRecord(record.path, record.id, title_of(record), day, (date.fromisoformat(day) - today).days)
+
+
+def _by_date(due: DueRecord) -> tuple[str, str]:
+    return due.date, due.path

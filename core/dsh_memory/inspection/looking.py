@@ -1,0 +1,160 @@
+"""One look at the memory: everything that overview, lists and plans are made from, read at one moment."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+
+from dsh_memory.environment import parse_instant
+from dsh_memory.errors import MemoryFailure, OperationInProgress
+from dsh_memory.inspection.values import (
+    ActiveRunFact,
+    LockFact,
+    PreviewRow,
+    Refusal,
+    UsageFact,
+)
+from dsh_memory.inspection.visiting import Visit
+from dsh_memory.records import Malformed, Record
+from dsh_memory.repository.lock import read_active_run, read_lock
+from dsh_memory.repository.previews import Preview, list_previews
+from dsh_memory.repository.usage import read_usage as read_sidecar
+from dsh_memory.repository.view import Head, in_progress, read_records, survey
+
+
+@dataclass(frozen=True, slots=True)
+class Obstacle:
+    """Why nothing at all may be written now: a machine reason and a sentence."""
+
+    detail: str
+    sentence: str
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """What one look found; `items` are all record files by path, `dirty_paths` are sorted."""
+
+    head: Head
+    items: tuple[Record | Malformed, ...]
+    data_file_count: int
+    dirty_paths: tuple[str, ...]
+    usage: Mapping[str, UsageFact]
+    usage_failure: Refusal | None
+    previews: tuple[PreviewRow, ...]
+    broken_previews: tuple[str, ...]
+    lock: LockFact | None
+    active_run: ActiveRunFact | None
+    obstacle: Obstacle | None
+
+
+def look(visit: Visit) -> Look:
+    """Reads the whole memory once."""
+    payload = survey(visit.repository, visit.now, visit.memo.records)
+    records = read_records(visit.repository, visit.now, "all", visit.memo.records)
+    items: list[Record | Malformed] = [*records.records, *records.malformed]
+    usage, usage_failure = read_usage(visit)
+    previews = list_previews(visit.repository.root, visit.now, visit.memo.previews)
+    return Look(
+        head=payload.head,
+        items=tuple(sorted(items, key=lambda item: item.path)),
+        data_file_count=payload.data_file_count,
+        dirty_paths=tuple(sorted(payload.dirty)),
+        usage=usage,
+        usage_failure=usage_failure,
+        previews=tuple(preview_row(preview) for preview in previews.pending),
+        broken_previews=previews.broken,
+        lock=lock_fact(visit),
+        active_run=active_run_fact(visit),
+        obstacle=obstacle_of(visit, payload.head),
+    )
+
+
+def read_usage(visit: Visit) -> tuple[dict[str, UsageFact], Refusal | None]:
+    """The usage counts by path; none, and why, where the sidecar cannot be read."""
+    try:
+        usage = read_sidecar(visit.repository.root)
+    except MemoryFailure as failure:
+        return {}, refusal_of(failure)
+    return {
+        path: UsageFact(
+            usage_count=entry.usage_count,
+            prior_usage_count=entry.prior_usage_count,
+            generation=entry.generation,
+            last_usage=parse_instant(entry.last_usage),
+        )
+        for path, entry in usage.records.items()
+    }, None
+
+
+def preview_row(preview: Preview) -> PreviewRow:
+    """A pending preview as a row."""
+    return PreviewRow(
+        preview_id=preview.preview_id,
+        created_at=preview.created,
+        expires_at=preview.expires,
+        candidate_sessions=preview.candidate_sessions,
+        changed_paths=preview.changed_paths,
+    )
+
+
+def lock_fact(visit: Visit) -> LockFact | None:
+    """Who holds the operation lock."""
+    lock = read_lock(visit.repository.root, visit.now)
+    if lock is None:
+        return None
+    started_at = parse_instant(lock.started_at)
+    return LockFact(lock.operation, lock.pid, lock.run_id, started_at, lock.active, lock.stale_reason)
+
+
+def active_run_fact(visit: Visit) -> ActiveRunFact | None:
+    """The run on its way, or the one whose process is gone."""
+    run = read_active_run(visit.repository.root, visit.now)
+    if run is None:
+        return None
+    return ActiveRunFact(
+        run_id=run.run_id,
+        operation=run.operation,
+        phase=run.phase,
+        pid=run.pid,
+        started_at=parse_instant(run.started_at),
+        interrupted=run.state == "interrupted",
+    )
+
+
+def obstacle_of(visit: Visit, head: Head) -> Obstacle | None:
+    """What in the repository's state refuses every write, in the words of the writers."""
+    operation = in_progress(visit.repository)
+    if operation is not None:
+        sentence = f"A {operation} is in progress; finish or abort it in Git first."
+        return Obstacle(f"{operation}-in-progress", sentence)
+    if head.branch is None:
+        return Obstacle("detached-head", "HEAD is detached: no branch would keep the change.")
+    if head.commit is None:
+        return Obstacle("unborn-head", "The repository has no commit yet.")
+    return None
+
+
+def refusal_of(failure: MemoryFailure) -> Refusal:
+    """A failure as a value."""
+    return Refusal(failure.code, failure.detail, failure.message, failure.hint)
+
+
+def ids_elsewhere(visit: Visit, touched_paths: Collection[str]) -> dict[str, str]:
+    """The ids of the live records that a change leaves alone, each with a path."""
+    touched = frozenset(touched_paths)
+    found = read_records(visit.repository, visit.now, "all", visit.memo.records)
+    return {
+        record.id: record.path
+        for record in found.records
+        if record.metadata is not None and record.path not in touched
+    }
+
+
+def busy(lock: LockFact | None) -> Refusal | None:
+    """The refusal that every write meets while a live holder has the lock."""
+    if lock is None or not lock.active:
+        return None
+    holder = f"{lock.operation}, process {lock.pid}" if lock.operation and lock.pid else "another program"
+    return refusal_of(
+        OperationInProgress(f"Memory is being changed right now ({holder}).", detail="lock-held")
+    )

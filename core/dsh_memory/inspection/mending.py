@@ -1,0 +1,149 @@
+"""What migrating, recovering and saving would do, said before it is done."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from dsh_memory.errors import InterruptedRun, MigrationFailure, hint_of
+from dsh_memory.inspection.changes import change_of
+from dsh_memory.inspection.facts import counted
+from dsh_memory.inspection.looking import Look, busy, ids_elsewhere, lock_fact, look, obstacle_of, refusal_of
+from dsh_memory.inspection.plan_values import Direction, MigratePlan, RecoverPlan, SavePlan
+from dsh_memory.inspection.plans import ROLL_BACK
+from dsh_memory.inspection.reviewing import MOST_BYTES, StagedFile, review
+from dsh_memory.inspection.values import Refusal, ReviewWarning
+from dsh_memory.inspection.visiting import Visit
+from dsh_memory.records import Malformed, Record
+from dsh_memory.repository.layout import Reader
+from dsh_memory.repository.lock import read_active_run
+from dsh_memory.repository.objects import read_blobs
+from dsh_memory.repository.view import Head, payload_view, read_head
+
+_NO_LOSS = "No byte is lost: what is neither its old nor its new text is kept beside the file."
+
+
+def migrate_plan(visit: Visit) -> MigratePlan:
+    """Giving legacy records front matter."""
+    found = look(visit)
+    paths = tuple(item.path for item in found.items if isinstance(item, Record) and item.is_legacy)
+    malformed = sum(isinstance(item, Malformed) for item in found.items)
+    get = "gets" if len(paths) == 1 else "get"
+    what = [f"{counted(len(paths), 'legacy record')} {get} front matter; no text changes."]
+    if malformed:
+        what.append(f"{counted(malformed, 'malformed file')} {'is' if malformed == 1 else 'are'} left alone.")
+    return MigratePlan(
+        operation="migrate",
+        expected_head=found.head.commit,
+        what=tuple(what),
+        git_words=("git commit of the new headers above HEAD: DPSK memory sync applied: <its own id>",),
+        way_back=ROLL_BACK,
+        confirm_word=None,
+        refusal=_migrate_refusal(found, len(paths)),
+        paths=paths,
+        malformed_count=malformed,
+    )
+
+
+def recover_plan(visit: Visit) -> RecoverPlan:
+    """Ending a run whose process died."""
+    head = read_head(visit.repository).commit
+    run = read_active_run(visit.repository.root, visit.now)
+    journaled = visit.journal.state().interrupted
+    direction: Direction | None = None
+    what: tuple[str, ...] = ()
+    run_id = None
+    if run is not None and run.state == "interrupted":
+        run_id = run.run_id
+        if run.target_commit is None:
+            direction = "journal-only"
+            what = (
+                f"{run.operation} {run_id} is journaled as interrupted; what it left in the files stays.",
+            )
+        elif run.target_commit == head:
+            direction = "forward"
+            what = (f"{run.operation} {run_id} had reached Git: its files are finished.", _NO_LOSS)
+        else:
+            direction = "back"
+            undone = f"{run.operation} {run_id} had not reached Git: its files go back to what they were."
+            what = (undone, _NO_LOSS)
+    elif journaled is not None:
+        run_id, direction = journaled.run_id, "journal-only"
+        what = (f"{journaled.operation} {run_id} is marked as resolved in the journal.",)
+    return RecoverPlan(
+        operation="recover",
+        expected_head=head,
+        what=what,
+        git_words=("git commit of the journal: DPSK memory recovered: <its own id>",),
+        way_back="None is needed: every state in between stays in Git.",
+        confirm_word=None,
+        refusal=_recover_refusal(visit, direction),
+        run_id=run_id,
+        direction=direction,
+        target_commit=None if run is None else run.target_commit,
+        recovery_commit=None if run is None else run.recovery_commit,
+    )
+
+
+def save_plan(visit: Visit) -> SavePlan:
+    """Committing what editors left in the work tree."""
+    payload = payload_view(visit.repository, visit.memo.records)
+    paths = sorted(payload.dirty)
+    committed = read_blobs(
+        visit.repository.git, [payload.committed[path].blob for path in paths if path in payload.committed]
+    )
+    files = []
+    with Reader(visit.repository.root) as live:
+        for path in paths:
+            old = committed[payload.committed[path].blob] if path in payload.committed else None
+            new = live.read(path, MOST_BYTES) if path in payload.files else None
+            files.append(StagedFile(path, old, new))
+    problems = review(files, ids_elsewhere(visit, paths))
+    blocking = [problem for problem in problems if problem.blocking]
+    return SavePlan(
+        operation="save",
+        expected_head=payload.head.commit,
+        what=(
+            f"{counted(len(files), 'file')} edited outside {'is' if len(files) == 1 else 'are'} committed.",
+        ),
+        git_words=("git commit of these files above HEAD: DPSK memory write: <its own id>",),
+        way_back=ROLL_BACK,
+        confirm_word=None,
+        refusal=_save_refusal(visit, payload.head, len(files), blocking),
+        files=tuple(change_of(file.path, file.old, file.new) for file in files),
+        problems=problems,
+    )
+
+
+def _recover_refusal(visit: Visit, direction: Direction | None) -> Refusal | None:
+    if direction is None:
+        return Refusal("recover-refused", "no-change", "No run was interrupted.", "There is nothing to do.")
+    return busy(lock_fact(visit))
+
+
+def _migrate_refusal(found: Look, legacy_count: int) -> Refusal | None:
+    if found.active_run is not None and found.active_run.interrupted:
+        sentence = "A run was interrupted; recover it first."
+        return refusal_of(InterruptedRun(sentence, detail=found.active_run.run_id))
+    if found.obstacle is not None:
+        obstacle = found.obstacle
+        return refusal_of(MigrationFailure("migration-failed", obstacle.sentence, detail=obstacle.detail))
+    if not legacy_count:
+        return refusal_of(
+            MigrationFailure("migration-failed", "There is no legacy record.", detail="no-change")
+        )
+    return busy(found.lock)
+
+
+def _save_refusal(
+    visit: Visit, head: Head, file_count: int, blocking: Sequence[ReviewWarning]
+) -> Refusal | None:
+    obstacle = obstacle_of(visit, head)
+    if obstacle is not None:
+        return Refusal("save-refused", obstacle.detail, obstacle.sentence, "Mend it with Git, then save.")
+    if not file_count:
+        return Refusal("save-refused", "no-change", "Nothing was edited outside.", "There is nothing to do.")
+    if blocking:
+        problem = blocking[0]
+        hint = hint_of(problem.kind) or "Mend the file, then save."
+        return Refusal(problem.kind, problem.path, f"It would be refused: {problem.sentence}.", hint)
+    return busy(lock_fact(visit))
