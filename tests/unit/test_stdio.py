@@ -18,30 +18,10 @@ import dsh_memory
 from dsh_memory.contract import METHODS
 from dsh_memory.environment import Environment
 from dsh_memory.hosts import stdio
-from dsh_memory.service import Envelope, MemoryService
 from tests.support.repositories import MemoryRepository
+from tests.support.services import FakeService
 
 _WAIT = 20.0
-
-
-class FakeService(MemoryService):
-    """Answers with its own calls; `gates` hold a method back until a test opens them."""
-
-    def __init__(self, environment: Environment) -> None:
-        # Nothing of the real service is used but its type.
-        self.environment = environment
-        self.gates: dict[str, threading.Event] = {}
-        self.calls: list[tuple[str, object]] = []
-        self.answers: dict[str, Callable[[], Any]] = {}
-
-    def call(self, method: str, params: object = None, *, expected_head: str | None = None) -> Envelope:
-        self.calls.append((method, params))
-        if gate := self.gates.get(method):
-            assert gate.wait(_WAIT)
-        if answer := self.answers.get(method):
-            envelope: Envelope = answer()
-            return envelope
-        return {"ok": True, "value": {"method": method, "params": params}}
 
 
 class Host:
@@ -440,7 +420,7 @@ class TestPromptSection:
 
 _NOISY = """
 import os, subprocess, sys
-from tests.unit.test_stdio import FakeService
+from tests.support.services import FakeService
 from dsh_memory.environment import Environment
 from dsh_memory.hosts.stdio import serve_process
 

@@ -6,7 +6,7 @@ import sys
 import termios
 
 from dsh_memory.cli.invocation import UsageError
-from dsh_memory.cli.output import narrate, narrate_failure
+from dsh_memory.cli.output import narrate
 from dsh_memory.inspection import Plan
 from dsh_memory.text import visible
 
@@ -34,25 +34,16 @@ def confirm(plan: Plan) -> bool:
     return True
 
 
-def refused(plan: Plan) -> str | None:
-    """The code of the refusal that a plan already knows of, narrated; None when there is none."""
-    if plan.refusal is None:
-        return None
-    narrate_failure(plan.refusal.code, plan.refusal.sentence, plan.refusal.detail)
-    return plan.refusal.code
-
-
 def _declined() -> bool:
     narrate("Nothing was changed.")
     return False
 
 
 def _ask(question: str) -> str:
+    # guard: no-type-ahead (a held key or a pasted text must not answer a question that is not shown yet)
+    termios.tcflush(sys.stdin.fileno(), termios.TCIFLUSH)
     sys.stderr.write(question)
     sys.stderr.flush()
-    # guard: no-type-ahead (a held key or a pasted text must not answer a question that was not on the screen
-    # yet)
-    termios.tcflush(sys.stdin.fileno(), termios.TCIFLUSH)
     line = sys.stdin.readline()
     if not line.endswith("\n"):
         sys.stderr.write("\n")

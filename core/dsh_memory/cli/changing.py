@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from dsh_memory.cli.invocation import Invocation
-from dsh_memory.cli.output import FAILED, answer, emit, exit_code, failure_code
+from dsh_memory.cli.output import FAILED, answer, emit, exit_code, fail
 from dsh_memory.cli.tables import outcome
 
 if TYPE_CHECKING:
@@ -105,8 +105,9 @@ def _change(call: Invocation, *, confirmed_by: str, plan: Callable[[], Plan] | N
 
         asking.require_terminal(confirmed_by)
         shown = plan()
-        if (code := asking.refused(shown)) is not None:
-            return failure_code(code)
+        if shown.refusal is not None:
+            why = shown.refusal
+            return fail(why.code, why.sentence, why.detail, as_json=call.wants_json)
         if not asking.confirm(shown):
             return FAILED
         head = shown.expected_head

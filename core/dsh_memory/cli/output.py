@@ -54,30 +54,30 @@ def answer(call: Invocation, envelope: Envelope) -> dict[str, Any] | None:
 
     That is after a failure, which is narrated, and with `--json`, where the envelope itself is written.
     """
-    if call.wants_json:
-        emit_json(envelope)
     if not envelope["ok"]:
         error = envelope["error"]
-        narrate_failure(error["code"], error["message"], error.get("detail"))
+        fail(error["code"], error["message"], error.get("detail"), as_json=call.wants_json)
         return None
-    return None if call.wants_json else envelope["value"]
-
-
-def narrate_failure(code: str, message: str, detail: str | None) -> None:
-    """Says what failed, with its code and what to do about it."""
-    narrate(f"dsh-memory: {code}{f' ({detail})' if detail else ''}: {message}")
-    if hint := hint_of(code):
-        narrate(hint)
+    if call.wants_json:
+        emit_json(envelope)
+        return None
+    return envelope["value"]
 
 
 def exit_code(envelope: Envelope) -> int:
     """What the program ends with after this answer."""
-    return DONE if envelope["ok"] else failure_code(envelope["error"]["code"])
+    return DONE if envelope["ok"] else _failure_code(envelope["error"]["code"])
 
 
-def failure_code(code: str) -> int:
-    """What the program ends with after a failure of this code."""
-    return BUSY if code == "operation-in-progress" else FAILED
+def fail(code: str, message: str, detail: str | None, *, as_json: bool) -> int:
+    """Says what failed and what to do about it, with `as_json` also as the envelope; the exit code."""
+    if as_json:
+        reason = {} if detail is None else {"detail": detail}
+        emit_json({"ok": False, "error": {"code": code, "message": message, **reason}})
+    narrate(f"dsh-memory: {code}{f' ({detail})' if detail else ''}: {message}")
+    if hint := hint_of(code):
+        narrate(hint)
+    return _failure_code(code)
 
 
 def finish(code: int) -> int:
@@ -95,6 +95,10 @@ def finish(code: int) -> int:
     except OSError:
         _discard(sys.stderr)
     return code
+
+
+def _failure_code(code: str) -> int:
+    return BUSY if code == "operation-in-progress" else FAILED
 
 
 def _write(stream: TextIO, lines: Iterable[str]) -> None:

@@ -158,8 +158,8 @@ def starting_point() -> argparse.Namespace:
 
 
 def _options_of_every_place() -> Parser:
-    # No defaults, not by set_defaults either: all parsers share these actions, and a subcommand's default would
-    # overwrite what stood in front of it. `starting_point` gives them.
+    # No defaults, not by set_defaults either: all parsers share these actions, and a subcommand's default
+    # would overwrite what stood in front of it. `starting_point` gives them.
     options = Parser(add_help=False, argument_default=argparse.SUPPRESS)
     options.add_argument(
         "--root", metavar="DIR", help="the memory root (else $DSH_MEMORY_ROOT, else below the DSH home)"
