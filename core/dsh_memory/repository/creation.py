@@ -81,8 +81,8 @@ def init(environment: Environment, clock: Callable[[], datetime] = utc_now) -> I
     """Create the memory repository, or restore folders, `.sync` and modes of the one there.
 
     A missing or empty root becomes a repository of its own, also inside another repository's worktree.
-    Raises UnsafeLayout for a root that is a link, RepoUnavailable with detail not-empty for a folder with other
-    things in it, not-a-memory for a repository of another kind, root-unwritable, or as `Repository.open`.
+    Raises UnsafeLayout for a root that is a link, RepoUnavailable with detail not-empty for a folder of other
+    things, not-a-memory for a repository of another kind, root-unwritable, or as `Repository.open`.
     """
     try:
         _make_root(environment.memory_root)
