@@ -11,6 +11,9 @@ from hypothesis import settings
 from tests.support.clocks import FrozenClock
 from tests.support.repositories import MemoryRepository
 
+# The option that writes the screens' pictures anew has to be known before the tests are collected.
+pytest_plugins = ["tests.tui.screenshots"]
+
 _FOREIGN_PREFIXES = ("GIT_", "DSH_", "XDG_", "EMAIL", "LC_", "LANG", "SSH_", "EDITOR", "VISUAL", "PAGER")
 
 # Property tests draw the same examples in every run, so that a failure belongs to the change that shows it.

@@ -96,7 +96,7 @@ class MemoryApp(App[int]):
         self._watch_seconds = watch_seconds
         self._snapshot: Snapshot | None = None
         self._pane = self.preferences.start_pane
-        self._busy = ""
+        self.busy = ""
         self._busy_timer: Timer | None = None
         self._asking = False
         self._edited: editing.Edited | None = None
@@ -161,7 +161,7 @@ class MemoryApp(App[int]):
         overview = self._snapshot.overview if self._snapshot is not None else None
         root = overview.shown_root if overview is not None and not self._demo else self._root_label
         title = base.query_one("#title", Bar)
-        busy, read_only, demo = self._busy, self.read_only, self._demo
+        busy, read_only, demo = self.busy, self.read_only, self._demo
         title.show(
             lambda cells: Fixed(
                 (
@@ -519,7 +519,7 @@ class MemoryApp(App[int]):
             words = f"reading {self._snapshot.overview.record_count:,} records"
 
         def show() -> None:
-            self._busy = words
+            self.busy = words
             self._show_frame()
 
         self._busy_timer = self.set_timer(BUSY_SECONDS, show)
@@ -528,7 +528,7 @@ class MemoryApp(App[int]):
         if self._busy_timer is not None:
             self._busy_timer.stop()
             self._busy_timer = None
-        self._busy = ""
+        self.busy = ""
 
 
 def main(environment: Environment, *, demo: bool = False, read_only: bool = False) -> int:
