@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping
 from datetime import datetime
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
 from dsh_memory.contract import METHODS, Method
@@ -150,11 +151,11 @@ class MemoryService:
     def _change(
         self, method: Method, repository: Repository, request: dict[str, Any], expected_head: str | None
     ) -> dict[str, Any]:
-        from importlib import import_module
-
         room, name = _CHANGES[method.attribute]
+        # What the request was checked for; the change itself does not need it.
+        given = {key: value for key, value in request.items() if key not in ("confirmation", "dry_run")}
         change: Callable[..., dict[str, Any]] = getattr(import_module(f"dsh_memory.repository.{room}"), name)
-        return change(repository, self.clock, expected_head=expected_head, **request)
+        return change(repository, self.clock, expected_head=expected_head, **given)
 
     def _settings(self, enabled: bool | None = None) -> dict[str, Any]:
         from dsh_memory.hosts.settings import Settings
