@@ -79,7 +79,7 @@ class Inspector:
     def records(self) -> tuple[RecordEntry, ...]:
         """All record files, by path."""
         with self._visit() as visit:
-            return overview.entries(look(visit), visit.today)
+            return overview.entries(visit, look(visit))
 
     def record(self, path: str, history_limit: int = 20) -> RecordView:
         """One record file, whole; RepoUnavailable (detail `record-missing`) when it is gone."""

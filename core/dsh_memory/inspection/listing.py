@@ -45,6 +45,38 @@ class Figures:
     duplicate_ids: tuple[tuple[str, int], ...]
 
 
+class EntryMemo:
+    """Rows that were made before, by what they were made from; no text of a record is kept."""
+
+    def __init__(self) -> None:
+        self._day: date | None = None
+        self._rows: dict[str, tuple[str, UsageFact, bool, RecordEntry]] = {}
+
+    def entries(
+        self,
+        items: Iterable[Record | Malformed],
+        usage: Mapping[str, UsageFact],
+        today: date,
+        dirty_paths: Collection[str],
+    ) -> tuple[RecordEntry, ...]:
+        """The rows of all record files, in their order; those of unchanged files are the same objects again."""
+        before = self._rows if self._day == today else {}
+        self._day, self._rows = today, {}
+        entries = []
+        for item in items:
+            path = item.path
+            if isinstance(item, Malformed):
+                entries.append(entry_of(item, usage, today, dirty_paths))
+                continue
+            used, dirty = usage.get(path, NEVER_USED), path in dirty_paths
+            known = before.get(path)
+            if known is None or known[0] != item.sha256 or known[1] != used or known[2] is not dirty:
+                known = item.sha256, used, dirty, entry_of(item, usage, today, dirty_paths)
+            self._rows[path] = known
+            entries.append(known[3])
+        return tuple(entries)
+
+
 def entry_of(
     item: Record | Malformed, usage: Mapping[str, UsageFact], today: date, dirty_paths: Collection[str]
 ) -> RecordEntry:

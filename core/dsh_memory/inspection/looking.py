@@ -19,7 +19,7 @@ from dsh_memory.records import Malformed, Record
 from dsh_memory.repository.lock import read_active_run, read_lock
 from dsh_memory.repository.previews import Preview, list_previews
 from dsh_memory.repository.usage import read_usage as read_sidecar
-from dsh_memory.repository.view import Head, in_progress, read_records, survey
+from dsh_memory.repository.view import Head, in_progress, read_records, survey_with_records
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,8 +49,7 @@ class Look:
 
 def look(visit: Visit) -> Look:
     """Reads the whole memory once."""
-    payload = survey(visit.repository, visit.now, visit.memo.records)
-    records = read_records(visit.repository, visit.now, "all", visit.memo.records)
+    payload, records = survey_with_records(visit.repository, visit.now, visit.memo.records)
     items: list[Record | Malformed] = [*records.records, *records.malformed]
     usage, usage_failure = read_usage(visit)
     previews = list_previews(visit.repository.root, visit.now, visit.memo.previews)

@@ -5,13 +5,12 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Hashable
-from datetime import date
 
 from dsh_memory.environment import Environment
 from dsh_memory.errors import SettingsFailure
 from dsh_memory.hosts.settings import Settings as SettingsFile
 from dsh_memory.inspection.facts import Circumstances, health_facts, needs
-from dsh_memory.inspection.listing import entry_of, figures
+from dsh_memory.inspection.listing import figures
 from dsh_memory.inspection.looking import Look, look, refusal_of
 from dsh_memory.inspection.runs import rows_of, run_rows
 from dsh_memory.inspection.values import (
@@ -30,10 +29,9 @@ def overview(visit: Visit) -> Overview:
     return _overview(visit, look(visit))
 
 
-def entries(found: Look, today: date) -> tuple[RecordEntry, ...]:
+def entries(visit: Visit, found: Look) -> tuple[RecordEntry, ...]:
     """All record files as rows, by path."""
-    dirty = frozenset(found.dirty_paths)
-    return tuple(entry_of(item, found.usage, today, dirty) for item in found.items)
+    return visit.memo.entries.entries(found.items, found.usage, visit.today, frozenset(found.dirty_paths))
 
 
 def snapshot(visit: Visit, stamp: Hashable, run_limit: int) -> Snapshot:
@@ -42,7 +40,7 @@ def snapshot(visit: Visit, stamp: Hashable, run_limit: int) -> Snapshot:
     return Snapshot(
         stamp=stamp,
         overview=_overview(visit, found),
-        records=entries(found, visit.today),
+        records=entries(visit, found),
         runs=run_rows(visit.journal, run_limit),
     )
 

@@ -7,6 +7,7 @@ from datetime import date, datetime
 
 from dsh_memory.environment import Environment
 from dsh_memory.inspection.history import Past
+from dsh_memory.inspection.listing import EntryMemo
 from dsh_memory.repository.content import RecordCache
 from dsh_memory.repository.journal import Journal, JournalMemo
 from dsh_memory.repository.opening import Repository
@@ -20,6 +21,7 @@ class Memo:
     records: RecordCache = field(default_factory=RecordCache)
     runs: JournalMemo = field(default_factory=JournalMemo)
     previews: PreviewMemo = field(default_factory=PreviewMemo)
+    entries: EntryMemo = field(default_factory=EntryMemo)
     past: Past = field(default_factory=Past)
 
 

@@ -168,30 +168,36 @@ def survey(repo: Repository, now: datetime, cache: RecordCache | None = None) ->
         head = read_head(repo)
         committed = _committed(repo, head, cache)
         scan = repo.root.scan()
-        contents = {content.live.path: content for content in _contents(repo, cache, scan, blob=True)}
-        view = _view(head, committed, scan, contents)
-        return Survey(
-            head,
-            view.data_file_count,
-            view.dirty,
-            tuple(sorted(path for path, content in contents.items() if content.kind is Kind.LEGACY)),
-            _malformed(scan, contents.values()),
-            "worktree",
-        )
+        return _survey_live(head, committed, scan, list(_contents(repo, cache, scan, blob=True)))
 
     def from_head() -> Survey:
         head = read_head(repo)
         committed = _committed(repo, head, cache)
-        empty = BlobHasher(repo.object_format).of(b"")
-        parsed = _parse_committed(repo, committed, RECORD_FOLDERS, cache)
-        return Survey(
-            head,
-            sum(entry.blob != empty for entry in committed.values()),
-            frozenset(),
-            tuple(record.path for record in parsed if isinstance(record, Record) and record.is_legacy),
-            tuple(record for record in parsed if isinstance(record, Malformed)),
-            "head",
+        return _survey_committed(
+            repo, head, committed, _parse_committed(repo, committed, RECORD_FOLDERS, cache)
         )
+
+    return _steady(repo, now, from_worktree, from_head)
+
+
+def survey_with_records(
+    repo: Repository, now: datetime, cache: RecordCache | None = None
+) -> tuple[Survey, RecordSet]:
+    """The survey and all records of one moment, from one walk; raises as `payload_view`."""
+    cache = cache or RecordCache()
+
+    def from_worktree() -> tuple[Survey, RecordSet]:
+        head = read_head(repo)
+        committed = _committed(repo, head, cache)
+        scan = repo.root.scan()
+        contents = list(_contents(repo, cache, scan, blob=True, record=True))
+        return _survey_live(head, committed, scan, contents), _records_live(scan, contents, RECORD_FOLDERS)
+
+    def from_head() -> tuple[Survey, RecordSet]:
+        head = read_head(repo)
+        committed = _committed(repo, head, cache)
+        parsed = _parse_committed(repo, committed, RECORD_FOLDERS, cache)
+        return _survey_committed(repo, head, committed, parsed), _records_committed(committed, parsed)
 
     return _steady(repo, now, from_worktree, from_head)
 
@@ -208,22 +214,55 @@ def read_records(
 
     def from_worktree() -> RecordSet:
         scan = repo.root.scan()
-        contents = list(_contents(repo, cache, scan, folders=folders))
-        records = [content.parsed for content in contents if isinstance(content.parsed, Record)]
-        records.sort(key=lambda record: record.path)
-        return RecordSet(tuple(records), _malformed(scan, contents, folders), "worktree", scan.files.keys())
+        contents = list(_contents(repo, cache, scan, record=True, folders=folders))
+        return _records_live(scan, contents, folders)
 
     def from_head() -> RecordSet:
         committed = _committed(repo, read_head(repo), cache)
-        parsed = _parse_committed(repo, committed, folders, cache)
-        return RecordSet(
-            tuple(record for record in parsed if isinstance(record, Record)),
-            tuple(record for record in parsed if isinstance(record, Malformed)),
-            "head",
-            committed.keys(),
-        )
+        return _records_committed(committed, _parse_committed(repo, committed, folders, cache))
 
     return _steady(repo, now, from_worktree, from_head)
+
+
+def _survey_live(head: Head, committed: dict[str, Entry], scan: Scan, contents: list[Content]) -> Survey:
+    view = _view(head, committed, scan, {content.live.path: content for content in contents})
+    return Survey(
+        head,
+        view.data_file_count,
+        view.dirty,
+        tuple(sorted(content.live.path for content in contents if content.kind is Kind.LEGACY)),
+        _malformed(scan, contents),
+        "worktree",
+    )
+
+
+def _survey_committed(
+    repo: Repository, head: Head, committed: dict[str, Entry], parsed: list[Record | Malformed]
+) -> Survey:
+    empty = BlobHasher(repo.object_format).of(b"")
+    return Survey(
+        head,
+        sum(entry.blob != empty for entry in committed.values()),
+        frozenset(),
+        tuple(record.path for record in parsed if isinstance(record, Record) and record.is_legacy),
+        tuple(record for record in parsed if isinstance(record, Malformed)),
+        "head",
+    )
+
+
+def _records_live(scan: Scan, contents: list[Content], folders: tuple[str, ...]) -> RecordSet:
+    records = [content.parsed for content in contents if isinstance(content.parsed, Record)]
+    records.sort(key=lambda record: record.path)
+    return RecordSet(tuple(records), _malformed(scan, contents, folders), "worktree", scan.files.keys())
+
+
+def _records_committed(committed: dict[str, Entry], parsed: list[Record | Malformed]) -> RecordSet:
+    return RecordSet(
+        tuple(record for record in parsed if isinstance(record, Record)),
+        tuple(record for record in parsed if isinstance(record, Malformed)),
+        "head",
+        committed.keys(),
+    )
 
 
 def _steady(
@@ -263,15 +302,19 @@ def _contents(
     scan: Scan,
     *,
     blob: bool = False,
+    record: bool = False,
     folders: tuple[str, ...] | None = None,
 ) -> Iterator[Content]:
-    """Every payload file's content with its blob id; with `folders`, the record files below them instead."""
+    """Every payload file's content, with its blob id or its record where asked for.
+
+    With `folders`, the record files below them alone.
+    """
     cache.forget_others(scan.files)
     with ContentReader(repo.root, repo.object_format, cache) as reader:
         for path, live in scan.files.items():
             if folders is not None and not _is_record_below(path, folders):
                 continue
-            content = reader.read(live, blob=blob, record=folders is not None)
+            content = reader.read(live, blob=blob, record=record)
             if content is not None:
                 yield content
 
