@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
+from dsh_memory.inspection.listing import SOON_DAYS
 from dsh_memory.inspection.looking import Obstacle
 from dsh_memory.inspection.values import (
     ActiveRunFact,
@@ -20,9 +21,6 @@ from dsh_memory.inspection.values import (
     RunRow,
     Settings,
 )
-
-#: A date this near is worth a word.
-SOON_DAYS: Final = 30
 
 _WORST_FIRST: Final = {"bad": 0, "attention": 1, "good": 2}
 

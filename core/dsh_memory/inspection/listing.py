@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from datetime import date, timedelta
 from typing import Final
 
-from dsh_memory.inspection.facts import SOON_DAYS
 from dsh_memory.inspection.values import (
     Count,
     DueRecord,
@@ -21,6 +20,9 @@ from dsh_memory.inspection.values import (
 from dsh_memory.records import Malformed, Record, is_expired
 from dsh_memory.records.metadata import STATUSES, TYPES
 from dsh_memory.repository.layout import RECORD_FOLDERS
+
+#: A date this near is worth a word.
+SOON_DAYS: Final = 30
 
 NEVER_USED: Final = UsageFact(usage_count=0, prior_usage_count=0, generation=1, last_usage=None)
 
@@ -59,7 +61,7 @@ class EntryMemo:
         today: date,
         dirty_paths: Collection[str],
     ) -> tuple[RecordEntry, ...]:
-        """The rows of all record files, in their order; those of unchanged files are the same objects again."""
+        """All rows, in the files' order; those of unchanged files are the same objects again."""
         before = self._rows if self._day == today else {}
         self._day, self._rows = today, {}
         entries = []
