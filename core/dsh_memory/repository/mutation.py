@@ -50,10 +50,15 @@ def transaction(
     """One transaction under the lock; raises TransactionFailed, detail head-moved, if HEAD is not the one
     expected."""
     with locked(repo, clock, operation, run_id) as lock, Transaction(repo, clock, lock, cache) as changing:
-        # guard: bound-to-head
-        if expected_head is not None and changing.head != expected_head:
-            raise TransactionFailed("ready", "head-moved", "Memory changed since you looked; look again.")
+        checked_head(changing, expected_head)
         yield changing
+
+
+def checked_head(changing: Transaction, expected_head: str | None) -> None:
+    """Raises TransactionFailed, detail head-moved, if HEAD is not the one that a plan was made for."""
+    # guard: bound-to-head
+    if expected_head is not None and changing.head != expected_head:
+        raise TransactionFailed("ready", "head-moved", "Memory changed since you looked; look again.")
 
 
 def recover(repo: Repository, clock: Clock) -> Recovery:

@@ -55,11 +55,12 @@ class Recovery:
         return not (self.forward or self.back or self.resolved or self.locks or self.restored)
 
 
-def settle(repo: Repository, clock: Clock, lock: OperationLock) -> Recovery:
+def settle(repo: Repository, clock: Clock, lock: OperationLock, *, resolving: bool = True) -> Recovery:
     """Recovers every dead run, under the caller's lock; what `recover` does, and every change before it
     begins.
 
-    Raises TransactionFailed or a MemoryFailure where that cannot be done now; nothing is lost by then either.
+    Without `resolving` an interruption that is journaled already stays open. Raises TransactionFailed or a
+    MemoryFailure where that cannot be done now; nothing is lost by then either.
     """
     dead = read_dead_run(repo.root, clock())
     workspaces = _dead_workspaces(repo)
@@ -84,7 +85,7 @@ def settle(repo: Repository, clock: Clock, lock: OperationLock) -> Recovery:
         _drop_stray_refs(repo, git)
         for name in find_stage_folders(repo.root):
             recovery.restored += restore_stage_folder(repo.root, name)
-        unresolved = [*met, *_interrupted_last(repo, met)]
+        unresolved = [*met, *(_interrupted_last(repo, met) if resolving else ())]
         if unresolved:
             _journal(repo, clock, lock, unresolved, recovery)
         reached("recovered")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
+from hashlib import sha256
 
 from dsh_memory.repository.objects import Entry
 from dsh_memory.repository.plan import FileChange
@@ -33,3 +35,11 @@ def file_changes(before: Payload, after: Payload) -> tuple[FileChange, ...]:
     return tuple(
         FileChange(path, before.get(path), entry) for path, entry in difference(before, after).items()
     )
+
+
+def digest_of(files: Mapping[str, bytes]) -> str:
+    """The journal's `staging_digest`: sha256 over the sorted lines `path NUL sha256`."""
+    lines = sorted(
+        os.fsencode(path) + b"\0" + sha256(data).hexdigest().encode() for path, data in files.items()
+    )
+    return sha256(b"\n".join(lines)).hexdigest()
