@@ -11,7 +11,7 @@ import traceback
 from collections.abc import Sequence
 from importlib import import_module
 
-from dsh_memory.cli.invocation import Invocation, UsageError
+from dsh_memory.cli.invocation import CommandFailed, Invocation, UsageError
 from dsh_memory.cli.output import (
     FAILED,
     INTERRUPTED,
@@ -53,6 +53,9 @@ def _run(argv: Sequence[str]) -> int:
     except UsageError as error:
         narrate(f"dsh-memory: {error}")
         return USAGE
+    except CommandFailed as error:
+        narrate(f"dsh-memory: {error}")
+        return FAILED
     except MemoryFailure as failure:
         return fail(failure.code, failure.message, failure.detail, as_json=arguments.json)
     return code

@@ -13,7 +13,7 @@ from dsh_memory.text import visible
 
 def require_terminal(without: str) -> None:
     """Raises UsageError where nobody can be asked; `without` says what to give instead."""
-    if not (sys.stdin is not None and sys.stdin.isatty() and sys.stderr is not None and sys.stderr.isatty()):
+    if not (sys.stdin.isatty() and sys.stderr.isatty()):
         raise UsageError(f"there is no terminal to ask on; give {without}")
 
 

@@ -10,7 +10,7 @@ import subprocess
 import sys
 import tempfile
 
-from dsh_memory.cli.invocation import Invocation, UsageError
+from dsh_memory.cli.invocation import CommandFailed, Invocation, UsageError
 from dsh_memory.cli.output import DONE, FAILED, answer, emit, exit_code, narrate
 from dsh_memory.cli.tables import outcome
 from dsh_memory.environment import Environment
@@ -64,7 +64,7 @@ def _check_path(path: str) -> None:
 
 def _editor() -> list[str]:
     named = os.environ.get("VISUAL") or os.environ.get("EDITOR")
-    if not named and not (sys.stdin is not None and sys.stdin.isatty()):
+    if not named and not sys.stdin.isatty():
         raise UsageError("there is no terminal; name an editor in $VISUAL or $EDITOR")
     try:
         return shlex.split(named or "") or [_FALLBACK_EDITOR]
@@ -77,11 +77,11 @@ def _read(environment: Environment, path: str) -> bytes:
         try:
             data = root.read(path, MAX_RECORD_BYTES)
         except FileNotFoundError:
-            raise UsageError(f"the memory holds no file {path}") from None
+            raise CommandFailed(f"the memory holds no file {path}") from None
         except OSError as error:
-            raise UsageError(f"{path} cannot be read: {os.strerror(error.errno or 0)}") from None
+            raise CommandFailed(f"{path} cannot be read: {os.strerror(error.errno or 0)}") from None
     if len(data) > MAX_RECORD_BYTES:
-        raise UsageError(f"{path} is too large to edit")
+        raise CommandFailed(f"{path} is too large to edit")
     return data
 
 
@@ -92,15 +92,18 @@ def _write_private(copy: str, data: bytes) -> None:
 
 
 def _read_copy(copy: str) -> bytes:
-    with open(copy, "rb") as file:
-        return file.read(MAX_RECORD_BYTES + 1)
+    try:
+        with open(copy, "rb") as file:
+            return file.read(MAX_RECORD_BYTES + 1)
+    except OSError as error:
+        raise CommandFailed(f"the editor left nothing to read: {os.strerror(error.errno or 0)}") from None
 
 
 def _run_editor(command: list[str]) -> int:
     try:
         process = subprocess.Popen(command)
     except OSError as error:
-        raise UsageError(
+        raise CommandFailed(
             f"the editor {command[0]} cannot be started: {os.strerror(error.errno or 0)}"
         ) from None
     # ctrl+c belongs to the editor while it runs.

@@ -19,6 +19,10 @@ class UsageError(Exception):
     """The command line does not say enough, or says something impossible; nothing was done."""
 
 
+class CommandFailed(Exception):
+    """Something outside the contract went wrong (an editor, a file); the message says what."""
+
+
 @dataclass(frozen=True)
 class Invocation:
     """The parsed arguments and the environment that they and the process's variables name."""

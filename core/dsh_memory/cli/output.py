@@ -6,10 +6,12 @@ import json
 import logging
 import os
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from io import TextIOWrapper
 from typing import TYPE_CHECKING, Any, TextIO
 
+from dsh_memory.cli.invocation import CommandFailed
 from dsh_memory.errors import hint_of
 from dsh_memory.text import visible
 
@@ -26,8 +28,18 @@ INTERRUPTED = 130
 
 def prepare_streams() -> None:
     """Makes both streams take any text whatever the locale, and what is logged inert."""
+    # guard: closed-streams (a file opened later must not become standard output)
+    for descriptor in range(3):
+        try:
+            os.fstat(descriptor)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)
+    sys.stdin, sys.stdout, sys.stderr = (
+        stream or open(os.devnull, mode)  # noqa: SIM115
+        for stream, mode in ((sys.stdin, "r"), (sys.stdout, "w"), (sys.stderr, "w"))
+    )
     for stream in (sys.stdout, sys.stderr):
-        # Another kind of stream stands there in tests, and none at all where the caller closed it.
+        # Tests put another kind of stream there.
         if isinstance(stream, TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
     if logging.lastResort is not None:
@@ -83,17 +95,13 @@ def fail(code: str, message: str, detail: str | None, *, as_json: bool) -> int:
 def finish(code: int) -> int:
     """Flushes both streams; `code`, or 1 where the data could not be written."""
     try:
-        sys.stdout.flush()
-    except BrokenPipeError:
-        _discard(sys.stdout)
-    except OSError as error:
-        narrate(f"dsh-memory: the output could not be written: {os.strerror(error.errno or 0)}")
-        _discard(sys.stdout)
+        with _writing(sys.stdout):
+            sys.stdout.flush()
+    except CommandFailed as failure:
+        narrate(f"dsh-memory: {failure}")
         code = code or FAILED
-    try:
+    with _writing(sys.stderr):
         sys.stderr.flush()
-    except OSError:
-        _discard(sys.stderr)
     return code
 
 
@@ -102,18 +110,23 @@ def _failure_code(code: str) -> int:
 
 
 def _write(stream: TextIO, lines: Iterable[str]) -> None:
-    try:
+    with _writing(stream):
         stream.writelines(f"{line}\n" for line in lines)
-    except BrokenPipeError:
-        # Whoever read this (head, less) has enough; what the command does goes on, and so does its exit code.
-        _discard(stream)
 
 
-def _discard(stream: TextIO) -> None:
-    # What is still in the stream's buffer goes there too, at the latest when the interpreter ends.
-    nothing = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(nothing, stream.fileno())
-    os.close(nothing)
+@contextmanager
+def _writing(stream: TextIO) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        # What is still in the stream's buffer goes to nowhere, at the latest when the interpreter ends.
+        nothing = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nothing, stream.fileno())
+        os.close(nothing)
+        # A reader that has enough (head, less) is no failure, and of lost narration nobody could be told.
+        if stream is sys.stdout and not isinstance(error, BrokenPipeError):
+            reason = os.strerror(error.errno or 0)
+            raise CommandFailed(f"the output could not be written: {reason}") from None
 
 
 class _InertFormatter(logging.Formatter):

@@ -24,7 +24,7 @@ def status(call: Invocation) -> int:
     if value := answer(call, envelope):
         last, preview = value["lastRun"], value["pendingPreview"]
         pairs = [
-            ("memory", call.environment.shown_root),
+            ("memory", call.environment.memory_root),
             ("data files", value["dataFileCount"]),
             ("state", _state(value)),
             ("recoverable", value["recoverable"]),

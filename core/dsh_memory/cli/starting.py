@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from dsh_memory.cli.invocation import Invocation, UsageError
 from dsh_memory.cli.output import answer, emit, exit_code
+from dsh_memory.text import visible
 
 if TYPE_CHECKING:
     from dsh_memory.service import Success
@@ -22,9 +23,9 @@ def init(call: Invocation) -> int:
     result = create(call.environment)
     envelope: Success = {"ok": True, "value": {"created": result.created, "restored": list(result.restored)}}
     if answer(call, envelope):
-        root = call.environment.shown_root
+        root = visible(call.environment.memory_root)
         emit(f"created {root}" if result.created else f"{root} is complete")
-        emit(*(f"restored {path}" for path in result.restored))
+        emit(*(f"restored {visible(path)}" for path in result.restored))
     return exit_code(envelope)
 
 
@@ -41,7 +42,7 @@ def serve(call: Invocation) -> int:
 
 def open_frontend(call: Invocation) -> int:
     """`dsh-memory` alone: the terminal UI, which is whatever the entry point names."""
-    if not (sys.stdin is not None and sys.stdin.isatty() and sys.stdout is not None and sys.stdout.isatty()):
+    if not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise UsageError("the terminal UI needs a terminal; for commands see: dsh-memory --help")
     frontends = sorted(entry_points(group=_FRONTENDS))
     if not frontends:
