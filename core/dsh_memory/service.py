@@ -72,7 +72,9 @@ class MemoryService:
         refused when HEAD is another commit by then: a dialog that showed a plan binds its confirmation to it.
         """
         entry = METHODS[method]
-        return self._answered(entry.name, lambda: self._dispatch(entry, params, expected_head))
+        return self._answered(
+            entry.name, entry.failure_code, lambda: self._dispatch(entry, params, expected_head)
+        )
 
     def get_settings(self) -> Envelope:
         """`memory.getSettings()`"""
@@ -133,6 +135,55 @@ class MemoryService:
         """`memory.context({query, limit, scope})`"""
         return self.call("memory.context", {"query": query, "limit": limit, "scope": scope})
 
+    def recover(self) -> Envelope:
+        """Finishes or undoes what dead processes left; the value is what was done, `nothingToDo` included."""
+
+        def change(repository: Repository) -> dict[str, Any]:
+            from dsh_memory.repository.mutation import recover
+
+            done = recover(repository, self.clock)
+            return {
+                "nothingToDo": done.did_nothing,
+                "rolledForward": done.forward,
+                "rolledBack": done.back,
+                "resolvedRuns": done.resolved,
+                "restoredPaths": done.restored,
+                "leftPaths": done.left,
+                "removedLocks": done.locks,
+                "leftLocks": done.locks_left,
+            }
+
+        return self._changed("recover", change)
+
+    def save(self, message: str | None = None, *, expected_head: str | None = None) -> Envelope:
+        """Commits what editors left in the payload as one journaled run, after its front matter was checked."""
+
+        def change(repository: Repository) -> dict[str, Any]:
+            from dsh_memory.repository.editing import save
+
+            return save(repository, self.clock, message, expected_head=expected_head)
+
+        return self._changed("save", change)
+
+    def write_record(self, path: str, old: bytes | None, new: bytes | None) -> Envelope:
+        """Writes one payload file (None deletes) as a journaled run, where it still holds `old` (None: is missing)."""
+
+        def change(repository: Repository) -> dict[str, Any]:
+            from dsh_memory.repository.editing import write_paths
+
+            return write_paths(repository, self.clock, {path: new}, expected={path: old})
+
+        return self._changed("write_record", change)
+
+    def _changed(self, name: str, change: Callable[[Repository], dict[str, Any]]) -> Envelope:
+        def answer() -> dict[str, Any]:
+            from dsh_memory.repository.opening import Repository
+
+            with Repository.open(self.environment) as repository:
+                return change(repository)
+
+        return self._answered(name, "repo-unavailable", answer)
+
     def _dispatch(self, method: Method, params: object, expected_head: str | None) -> dict[str, Any]:
         request = checked_request(method, params)
         if not method.opens_repository:
@@ -163,7 +214,7 @@ class MemoryService:
         settings = Settings(self.environment)
         return {"enabled": settings.enabled() if enabled is None else settings.set_enabled(enabled)}
 
-    def _answered(self, name: str, answer: Callable[[], dict[str, Any]]) -> Envelope:
+    def _answered(self, name: str, failure_code: str, answer: Callable[[], dict[str, Any]]) -> Envelope:
         try:
             return {"ok": True, "value": answer()}
         except MemoryFailure as failure:
@@ -172,7 +223,7 @@ class MemoryService:
             # A fault of ours or of the system must not become a traceback in a host; the log has it whole.
             _log.exception("%s failed", name)
             message = f"{name} could not be finished ({type(error).__name__})."
-            return failed(failure_of(METHODS[name].failure_code, message, detail="unexpected"))
+            return failed(failure_of(failure_code, message, detail="unexpected"))
 
 
 def checked_request(method: Method, params: object) -> dict[str, Any]:
