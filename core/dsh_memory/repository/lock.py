@@ -250,7 +250,7 @@ def _sync_folder(root: Root) -> Iterator[int]:
         os.close(descriptor)
 
 
-# --- taking the lock -------------------------------------------------------------------------------------
+# --- taking the lock ------------------------------------------------------------------------------
 
 
 def _acquire(folder: int, run: ActiveRun, clock: Clock, deadline: float) -> int:
@@ -317,7 +317,7 @@ def _sweep(folder: int, own: int) -> None:
             os.close(descriptor)
 
 
-# --- judging a lock file ---------------------------------------------------------------------------------
+# --- judging a lock file --------------------------------------------------------------------------
 
 
 def _open_lock(folder: int) -> int | None:

@@ -145,8 +145,7 @@ class Projection:
         self._folders.flush()
         return self.outcome
 
-    # --- one path
-    # ---------------------------------------------------------------------------------------------------
+    # --- one path ---------------------------------------------------------------------------------
 
     def _settle(self, number: int, change: FileChange, resumed: bool) -> None:
         if resumed and self._is_settled(number, change):
@@ -228,8 +227,7 @@ class Projection:
                 data = file.read()
             self.outcome.rescued[change.path] = Rescued(Entry(entry.mode, self._hasher.of(data)), data)
 
-    # --- looking
-    # ----------------------------------------------------------------------------------------------------
+    # --- looking ----------------------------------------------------------------------------------
 
     def _mode(self, change: FileChange) -> int:
         """The permissions of the new file: those of the one it replaces, else 0600; executable as Git

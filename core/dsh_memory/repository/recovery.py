@@ -56,11 +56,10 @@ class Recovery:
 
 
 def settle(repo: Repository, clock: Clock, lock: OperationLock, *, resolving: bool = True) -> Recovery:
-    """Recovers every dead run, under the caller's lock; what `recover` does, and every change before it
-    begins.
+    """Recovers every dead run, under the caller's lock: the heart of `recover`, and the begin of every change.
 
     Without `resolving` an interruption that is journaled already stays open. Raises TransactionFailed or a
-    MemoryFailure where that cannot be done now; nothing is lost by then either.
+    MemoryFailure where recovery cannot be done now; nothing is lost by then either.
     """
     dead = read_dead_run(repo.root, clock())
     workspaces = _dead_workspaces(repo)
@@ -98,6 +97,7 @@ def note_interrupted(repo: Repository, clock: Clock, lock: OperationLock) -> Act
     """Journals a dead run `interrupted` and leaves it to recovery; the run, or None where there is none."""
     dead = read_dead_run(repo.root, clock())
     if dead is not None and Journal(repo.root).find(dead.run_id) is None:
+        remove_dead_locks(repo, after_a_death=True)
         with Transaction(repo, clock, lock) as journaling:
             journaling.journal(_interrupted(dead))
         # The journaling replaced the record of the dead run; it must stand until recovery has been.
@@ -105,8 +105,7 @@ def note_interrupted(repo: Repository, clock: Clock, lock: OperationLock) -> Act
     return dead
 
 
-# --- who died
-# ---------------------------------------------------------------------------------------------------
+# --- who died -------------------------------------------------------------------------------------
 
 
 def _dead_workspaces(repo: Repository) -> list[str]:
@@ -131,8 +130,7 @@ def _as_run(record: RunRecord) -> ActiveRun:
     return ActiveRun(record.run_id, record.operation, record.status, "complete", 0, record.started_at or "")
 
 
-# --- one dead run
-# -----------------------------------------------------------------------------------------------
+# --- one dead run ---------------------------------------------------------------------------------
 
 
 def _recover_workspace(
@@ -228,8 +226,7 @@ def _drop_stray_refs(repo: Repository, git: WritingGit) -> None:
                 drop_private_ref(git, name)
 
 
-# --- the journal
-# ------------------------------------------------------------------------------------------------
+# --- the journal ----------------------------------------------------------------------------------
 
 
 def _journal(

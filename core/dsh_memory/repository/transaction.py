@@ -218,7 +218,7 @@ class Transaction:
         if any(entry.stage for entries in self._index.values() for entry in entries):
             raise _not_ready("unmerged-index", "Git's index holds a conflict between memory files.")
 
-    # --- building -------------------------------------------------------------------------------------------
+    # --- building ---------------------------------------------------------------------------------
 
     def _build(self, chain: list[tuple[str, Payload]], contents: Mapping[str, bytes]) -> list[str]:
         plans = []
@@ -260,7 +260,7 @@ class Transaction:
             return file_changes(current, target)
         return file_changes(_within(current, scope), _within(target, scope))
 
-    # --- the point of no return -----------------------------------------------------------------------------
+    # --- the point of no return -------------------------------------------------------------------
 
     def _carry_out(
         self,
