@@ -21,6 +21,7 @@ from dsh_memory.inspection.values import (
     RunRow,
     Settings,
 )
+from dsh_memory.inspection.wording import counted
 
 _WORST_FIRST: Final = {"bad": 0, "attention": 1, "good": 2}
 
@@ -103,11 +104,6 @@ def needs(found: Circumstances) -> tuple[Need, ...]:
         sentence = f"{counted(len(late), 'record')} {'is' if len(late) == 1 else 'are'} due for review"
         waiting.append(Need("attention", len(late), sentence, "open-review"))
     return tuple(sorted(waiting, key=lambda need: _WORST_FIRST[need.state]))
-
-
-def counted(count: int, noun: str) -> str:
-    """`1 record`, `2 records`, `1,024 records`."""
-    return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
 def _malformed(found: Circumstances) -> list[Fact]:

@@ -86,6 +86,11 @@ class Inspector:
         with self._visit() as visit:
             return records.record_view(visit, path, history_limit)
 
+    def source(self, path: str) -> bytes:
+        """One record file's bytes, for an editor; RepoUnavailable (`record-missing`) when it is gone."""
+        with self._visit() as visit:
+            return records.source(visit, path)
+
     def topic(self, path: str) -> TopicView | None:
         """The topic of one record; None for a legacy or malformed one, which belong to none."""
         with self._visit() as visit:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from dsh_memory.environment import parse_instant
@@ -19,7 +19,7 @@ from dsh_memory.records import Malformed, Record
 from dsh_memory.repository.lock import read_active_run, read_lock
 from dsh_memory.repository.previews import Preview, list_previews
 from dsh_memory.repository.usage import read_usage as read_sidecar
-from dsh_memory.repository.view import Head, in_progress, read_records, survey_with_records
+from dsh_memory.repository.view import Head, in_progress, survey_with_records
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,17 +136,6 @@ def obstacle_of(visit: Visit, head: Head) -> Obstacle | None:
 def refusal_of(failure: MemoryFailure) -> Refusal:
     """A failure as a value."""
     return Refusal(failure.code, failure.detail, failure.message, failure.hint)
-
-
-def ids_elsewhere(visit: Visit, touched_paths: Collection[str]) -> dict[str, str]:
-    """The ids of the live records that a change leaves alone, each with a path."""
-    touched = frozenset(touched_paths)
-    found = read_records(visit.repository, visit.now, "all", visit.memo.records)
-    return {
-        record.id: record.path
-        for record in found.records
-        if record.metadata is not None and record.path not in touched
-    }
 
 
 def busy(lock: LockFact | None) -> Refusal | None:

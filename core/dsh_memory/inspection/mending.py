@@ -6,17 +6,19 @@ from collections.abc import Sequence
 
 from dsh_memory.errors import InterruptedRun, MigrationFailure, hint_of
 from dsh_memory.inspection.changes import change_of
-from dsh_memory.inspection.facts import counted
-from dsh_memory.inspection.looking import Look, busy, ids_elsewhere, lock_fact, look, obstacle_of, refusal_of
+from dsh_memory.inspection.looking import Look, busy, lock_fact, look, obstacle_of, refusal_of
 from dsh_memory.inspection.plan_values import Direction, MigratePlan, RecoverPlan, SavePlan
 from dsh_memory.inspection.plans import ROLL_BACK
-from dsh_memory.inspection.reviewing import MOST_BYTES, StagedFile, review
+from dsh_memory.inspection.reviewing import MOST_BYTES, review_of
 from dsh_memory.inspection.values import Refusal, ReviewWarning
 from dsh_memory.inspection.visiting import Visit
+from dsh_memory.inspection.wording import counted
 from dsh_memory.records import Malformed, Record
+from dsh_memory.repository.changes import StagedFile
 from dsh_memory.repository.layout import Reader
 from dsh_memory.repository.lock import read_active_run
 from dsh_memory.repository.objects import read_blobs
+from dsh_memory.repository.refs import contains
 from dsh_memory.repository.view import Head, payload_view, read_head
 
 _NO_LOSS = "No byte is lost: what is neither its old nor its new text is kept beside the file."
@@ -59,7 +61,7 @@ def recover_plan(visit: Visit) -> RecoverPlan:
             what = (
                 f"{run.operation} {run_id} is journaled as interrupted; what it left in the files stays.",
             )
-        elif run.target_commit == head:
+        elif head is not None and contains(visit.repository.git, head, run.target_commit):
             direction = "forward"
             what = (f"{run.operation} {run_id} had reached Git: its files are finished.", _NO_LOSS)
         else:
@@ -97,7 +99,7 @@ def save_plan(visit: Visit) -> SavePlan:
             old = committed[payload.committed[path].blob] if path in payload.committed else None
             new = live.read(path, MOST_BYTES) if path in payload.files else None
             files.append(StagedFile(path, old, new))
-    problems = review(files, ids_elsewhere(visit, paths))
+    problems = review_of(visit, files, limited=False)
     blocking = [problem for problem in problems if problem.blocking]
     return SavePlan(
         operation="save",

@@ -9,13 +9,13 @@ from collections import Counter
 from typing import Final
 
 from dsh_memory.errors import ClearFailure
-from dsh_memory.inspection.facts import counted
 from dsh_memory.inspection.looking import Look, busy, lock_fact, look, preview_row, refusal_of
 from dsh_memory.inspection.plan_values import ApplyPlan, ClearPlan, DiscardPlan, RollbackPlan
 from dsh_memory.inspection.previews import preview_view
 from dsh_memory.inspection.runs import run_view
 from dsh_memory.inspection.values import Count, Refusal
 from dsh_memory.inspection.visiting import Visit
+from dsh_memory.inspection.wording import counted
 from dsh_memory.repository.layout import PAYLOAD, RECORD_FOLDERS
 from dsh_memory.repository.previews import find
 from dsh_memory.repository.view import read_head
@@ -119,9 +119,10 @@ def rollback_plan(visit: Visit, run_id: str) -> RollbackPlan:
 
 def apply_plan(visit: Visit, preview_id: str) -> ApplyPlan:
     """Applying one preview."""
+    # Read first: what comes between it and the rest makes the act refuse.
+    head = read_head(visit.repository).commit
     preview = preview_view(visit, preview_id)
     kinds = Counter(change.kind for change in preview.files)
-    head = read_head(visit.repository)
     what = [
         f"{counted(len(preview.files), 'file')} change: "
         f"{_parts(('new', kinds['A']), ('edited', kinds['M']), ('deleted', kinds['D']))}."
@@ -131,7 +132,7 @@ def apply_plan(visit: Visit, preview_id: str) -> ApplyPlan:
     what.append("The preview is used up.")
     return ApplyPlan(
         operation="apply",
-        expected_head=head.commit,
+        expected_head=head,
         what=tuple(what),
         git_words=(f"git commit of the change above HEAD: DPSK memory sync applied: {preview_id}",),
         way_back=ROLL_BACK,

@@ -65,6 +65,11 @@ def record_view(visit: Visit, path: str, history_limit: int) -> RecordView:
     )
 
 
+def source(visit: Visit, path: str) -> bytes:
+    """One record file's bytes as readers see them now."""
+    return _read(visit, path, read_head(visit.repository))[0]
+
+
 def topic_view(visit: Visit, path: str) -> TopicView | None:
     """The topic of one record, with the rule that decided about each member."""
     found = read_records(visit.repository, visit.now, "all", visit.memo.records)

@@ -8,10 +8,10 @@ from collections.abc import Iterable
 from dsh_memory.environment import parse_instant
 from dsh_memory.errors import RollbackFailure
 from dsh_memory.inspection.changes import TreeChange, diff_of, tree_changes, with_sizes
-from dsh_memory.inspection.facts import counted
 from dsh_memory.inspection.looking import busy, lock_fact, obstacle_of, refusal_of
 from dsh_memory.inspection.values import FileDiff, Refusal, RunRow, RunView
 from dsh_memory.inspection.visiting import Visit
+from dsh_memory.inspection.wording import counted
 from dsh_memory.repository.git import GitFailed, SealedGit
 from dsh_memory.repository.journal import Journal, RunRecord
 from dsh_memory.repository.layout import PAYLOAD

@@ -312,9 +312,9 @@ class RunView:
     journal: tuple[tuple[str, object], ...]
     files: tuple[FileChange, ...]
     files_known: bool
+    head: str | None
     refusal: Refusal | None
     newer_writes: int
-    head: str | None
 
 
 @dataclass(frozen=True, slots=True)
