@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -11,6 +12,7 @@ from dsh_memory.environment import Environment
 from dsh_memory.errors import ContextFailure
 from dsh_memory.records.legacy import generated_header
 from dsh_memory.records.metadata import SCHEMA_VERSION, Malformed, Record, is_expired
+from dsh_memory.repository.catalog import Catalog
 from dsh_memory.repository.content import RecordCache
 from dsh_memory.repository.journal import DEFAULT_LIMIT, Journal, JournalMemo, RunRecord
 from dsh_memory.repository.legacy_dates import legacy_dates
@@ -25,6 +27,8 @@ from dsh_memory.search.ranking import rank, snippet, tokenize
 
 _SEARCH_LIMIT = 20
 _CONTEXT_LIMIT = 10
+# Reading fewer files anew takes less than writing the catalog of a large memory.
+_WORTH_KEEPING = 200
 
 
 @dataclass(slots=True)
@@ -34,6 +38,7 @@ class Memo:
     records: RecordCache = field(default_factory=RecordCache)
     runs: JournalMemo = field(default_factory=JournalMemo)
     previews: PreviewMemo = field(default_factory=PreviewMemo)
+    preloaded: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +59,20 @@ class Call:
 
     def survey(self) -> Survey:
         """The payload as status and health count it."""
-        return survey(self.repository, self.now, self.memo.records)
+        catalog = self._catalog()
+        found = survey(self.repository, self.now, self.memo.records)
+        if self.memo.records.read_anew >= _WORTH_KEEPING:
+            catalog.store(self.memo.records.contents())
+        return found
+
+    def _catalog(self) -> Catalog:
+        repository = self.repository
+        root = os.fstat(repository.root.descriptor)
+        catalog = Catalog(repository.environment.cache_dir, root, repository.object_format)
+        if not self.memo.preloaded:
+            self.memo.preloaded = True
+            self.memo.records.preload(catalog.load())
+        return catalog
 
     def records(self, scope: Scope) -> RecordSet:
         """The records of a scope, expired ones included."""

@@ -69,14 +69,22 @@ class Environment:
 
     @property
     def state_dir(self) -> str:
-        """The folder of what belongs to this root but not into Git, such as token hashes; it may not exist.
-
-        Keyed by the real path: a root has one, however it is spelled, and two roots never share one.
-        """
+        """The folder of what belongs to this root but not into Git, such as token hashes; it may not exist."""
         import platformdirs
 
+        return self._of_this_root(platformdirs.user_state_dir("dsh-memory"))
+
+    @property
+    def cache_dir(self) -> str:
+        """The folder of what can be made anew from this root at any time; it may not exist."""
+        import platformdirs
+
+        return self._of_this_root(platformdirs.user_cache_dir("dsh-memory"))
+
+    def _of_this_root(self, folder: str) -> str:
+        # Keyed by the real path: a root has one, however it is spelled, and two roots never share one.
         key = hashlib.sha256(os.fsencode(os.path.realpath(self.memory_root))).hexdigest()[:24]
-        return os.path.join(platformdirs.user_state_dir("dsh-memory"), "roots", key)
+        return os.path.join(folder, "roots", key)
 
     @property
     def shown_root(self) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Container
+from collections.abc import Container, Iterable
 from enum import Enum
 from types import TracebackType
 from typing import Final, NamedTuple, Self
@@ -59,6 +59,8 @@ class RecordCache:
     """
 
     def __init__(self, max_bytes: int = _DEFAULT_CACHE_BYTES) -> None:
+        self.read_anew = 0
+        """How many files were read since the contents were last taken from or given to a catalog."""
         self._max_bytes = max_bytes
         self._bytes = 0
         self._contents: dict[str, Content] = {}
@@ -69,9 +71,22 @@ class RecordCache:
         """What is remembered of a file."""
         return self._contents.get(path)
 
+    def preload(self, contents: Iterable[Content]) -> None:
+        """Take what earlier processes knew, where nothing is known yet."""
+        with self._lock:
+            for content in contents:
+                self._contents.setdefault(content.live.path, content)
+
+    def contents(self) -> list[Content]:
+        """Everything remembered, for a catalog to keep."""
+        with self._lock:
+            self.read_anew = 0
+            return list(self._contents.values())
+
     def remember(self, content: Content) -> None:
         """Keep what was read, in place of what was known."""
         with self._lock:
+            self.read_anew += 1
             self._bytes -= _cost(self._contents.pop(content.live.path, None))
             cost = _cost(content)
             if self._bytes + cost > self._max_bytes:
