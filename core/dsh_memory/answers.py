@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Literal
@@ -11,7 +11,7 @@ from typing import Any, Literal
 from dsh_memory.environment import Environment
 from dsh_memory.errors import ContextFailure
 from dsh_memory.records.legacy import generated_header
-from dsh_memory.records.metadata import SCHEMA_VERSION, Malformed, Record, is_expired
+from dsh_memory.records.metadata import SCHEMA_VERSION, Malformed, Record
 from dsh_memory.repository.catalog import Catalog
 from dsh_memory.repository.content import RecordCache
 from dsh_memory.repository.journal import DEFAULT_LIMIT, Journal, JournalMemo, RunRecord
@@ -21,9 +21,10 @@ from dsh_memory.repository.objects import BlobHasher
 from dsh_memory.repository.opening import Repository
 from dsh_memory.repository.previews import Preview, PreviewMemo, list_previews
 from dsh_memory.repository.usage import Hit, Usage, read_usage, record_reads
-from dsh_memory.repository.view import RecordSet, Scope, Survey, read_head, read_records, survey
+from dsh_memory.repository.view import SCOPES, RecordSet, Scope, Survey, read_head, read_records, survey
 from dsh_memory.search.context import choose, cut
-from dsh_memory.search.ranking import rank, snippet, tokenize
+from dsh_memory.search.index import Corpus, RecordIndex
+from dsh_memory.search.ranking import snippet, tokenize
 
 _SEARCH_LIMIT = 20
 _CONTEXT_LIMIT = 10
@@ -38,6 +39,7 @@ class Memo:
     records: RecordCache = field(default_factory=RecordCache)
     runs: JournalMemo = field(default_factory=JournalMemo)
     previews: PreviewMemo = field(default_factory=PreviewMemo)
+    index: RecordIndex = field(default_factory=RecordIndex)
     preloaded: bool = False
 
 
@@ -77,6 +79,10 @@ class Call:
     def records(self, scope: Scope) -> RecordSet:
         """The records of a scope, expired ones included."""
         return read_records(self.repository, self.now, scope, self.memo.records)
+
+    def corpus(self, found: RecordSet, folders: tuple[str, ...]) -> Corpus:
+        """What of these records can match now, through the index."""
+        return self.memo.index.corpus(found.records, folders, self.now.date())
 
     def pending_previews(self) -> tuple[Preview, ...]:
         """Pending previews, newest first."""
@@ -214,9 +220,10 @@ def _legacy_records(call: Call) -> list[dict[str, Any]]:
 
 def search(call: Call, query: str, limit: int | None, scope: Scope | None) -> dict[str, Any]:
     """`memory.search`"""
-    found = call.records(scope or "active")
+    found = call.records("all")
+    folders = SCOPES[scope or "active"]
     tokens = tokenize(query)
-    count, hits = rank(_current(found.records, call.now), tokens, limit or _SEARCH_LIMIT)
+    count, hits = call.corpus(found, folders).rank(tokens, limit or _SEARCH_LIMIT)
     usage = _usage_if_readable(call)
     return {
         "query": query,
@@ -236,7 +243,7 @@ def search(call: Call, query: str, limit: int | None, scope: Scope | None) -> di
             }
             for hit in hits
         ],
-        "skipped": len(found.malformed),
+        "skipped": _skipped(found, folders),
     }
 
 
@@ -244,9 +251,10 @@ def context(call: Call, query: str | None, limit: int | None, scope: Scope | Non
     """`memory.context`; counts the returned records as used, where the sidecar can be written."""
     repository = call.repository
     usage = read_usage(repository.root)
-    found = call.records(scope or "active")
+    found = call.records("all")
+    folders = SCOPES[scope or "active"]
     tokens = None if query is None else tokenize(query)
-    chosen = choose(_current(found.records, call.now), tokens, limit or _CONTEXT_LIMIT, usage.of)
+    chosen = choose(call.corpus(found, folders), tokens, limit or _CONTEXT_LIMIT, usage.of)
     read = [Hit(pick.record.path, pick.record.id, pick.record.content_hash) for pick in chosen]
     counted = record_reads(repository.root, repository.common_dir, read, call.now, found.paths) if read else {}
     records = []
@@ -276,7 +284,7 @@ def context(call: Call, query: str | None, limit: int | None, scope: Scope | Non
         "count": len(records),
         "records": records,
         "usageRecorded": counted is not None,
-        "skipped": len(found.malformed),
+        "skipped": _skipped(found, folders),
     }
 
 
@@ -288,9 +296,8 @@ def _usage_if_readable(call: Call) -> Usage:
         return Usage()
 
 
-def _current(records: Iterable[Record], now: datetime) -> list[Record]:
-    today = now.date()
-    return [record for record in records if not is_expired(record, today)]
+def _skipped(found: RecordSet, folders: tuple[str, ...]) -> int:
+    return sum(file.path.partition("/")[0] in folders for file in found.malformed)
 
 
 def _source_rollouts(record: Record) -> list[str]:

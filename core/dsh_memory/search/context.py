@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from heapq import nsmallest
 from typing import Protocol
 
 from dsh_memory.environment import parse_instant
 from dsh_memory.records.metadata import Record
-from dsh_memory.search.ranking import Hit, matching
+from dsh_memory.search.index import Corpus
+from dsh_memory.search.ranking import Hit
 
 #: A returned body holds at most this many bytes of UTF-8.
 MAX_BODY_BYTES = 4096
@@ -36,21 +38,26 @@ class Chosen:
     score: int | None
 
 
-def choose(records: Iterable[Record], tokens: Sequence[str] | None, limit: int, usage_of: UsageOf) -> list[Chosen]:
+def choose(corpus: Corpus, tokens: Sequence[str] | None, limit: int, usage_of: UsageOf) -> list[Chosen]:
     """The records of one context answer, in its order: the best matches first selected, then ordered by usage."""
+
+    def key(record: Record) -> tuple[float, float, int, str, str]:
+        return usage_key(record, usage_of(record.path))
+
     if tokens is None:
-        ordered = sorted(records, key=lambda record: usage_key(record, usage_of(record.path)))
-        return [Chosen(record, None) for record in ordered[:limit]]
-
-    def by_usage(hit: Hit) -> tuple[float, float, int, str, str]:
-        return usage_key(hit.record, usage_of(hit.record.path))
-
-    hits = sorted(matching(records, tokens), key=lambda hit: (-hit.score, by_usage(hit)))[:limit]
-    return [Chosen(hit.record, hit.score) for hit in sorted(hits, key=by_usage)]
+        return [Chosen(record, None) for record in nsmallest(limit, corpus.records(), key=key)]
+    chosen: list[Hit] = []
+    for hits in corpus.groups(tokens):
+        chosen += nsmallest(limit - len(chosen), hits, key=lambda hit: key(hit.record))
+        if len(chosen) == limit:
+            break
+    return [Chosen(hit.record, hit.score) for hit in sorted(chosen, key=lambda hit: key(hit.record))]
 
 
 def usage_key(record: Record, usage: UsageEntry) -> tuple[float, float, int, str, str]:
     """Sort key: effective usage and last use descending (never used last), then generation, logical id, path."""
+    if usage.last_usage is None:
+        return (-usage.effective, 0.0, usage.generation, record.id, record.path)
     last = parse_instant(usage.last_usage)
     return (-usage.effective, -last.timestamp() if last else 0.0, usage.generation, record.id, record.path)
 

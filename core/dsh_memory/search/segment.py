@@ -59,7 +59,7 @@ class FieldIndex:
 
 
 class Segment:
-    """The index of `size` documents; `keys`, `paths` and `word_counts` go by document number.
+    """The index of `size` documents; `paths`, `keys` and `word_counts` go by document number.
 
     `frequencies` are the occurrences of each word of the body, side by side with its documents.
     """
@@ -74,8 +74,8 @@ class Segment:
         frequencies: Sequence[int],
     ) -> None:
         self.size = len(keys)
-        self.keys = keys
-        self.paths = paths
+        self.numbers = {pair: number for number, pair in enumerate(zip(paths, keys, strict=True))}
+        """Document numbers by (path, key)."""
         self.word_counts = word_counts
         self.types = types
         self.head, self.identity, self.body = fields
