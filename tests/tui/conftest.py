@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
 from dsh_memory.sample import create_sample
 from dsh_memory_tui import gateway
-
 from tests.tui.fakes import NOW, FakeCore
 from tests.tui.sample import SampleCore
 
@@ -16,7 +16,15 @@ from tests.tui.sample import SampleCore
 @pytest.fixture(autouse=True)
 def plain_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     """No setting of the developer's terminal reaches the screens, and a search takes no time."""
-    for name in ("NO_COLOR", "TEXTUAL", "TEXTUAL_THEME", "TEXTUAL_ANIMATIONS", "COLORTERM", "DISPLAY", "WAYLAND_DISPLAY"):
+    for name in (
+        "NO_COLOR",
+        "TEXTUAL",
+        "TEXTUAL_THEME",
+        "TEXTUAL_ANIMATIONS",
+        "COLORTERM",
+        "DISPLAY",
+        "WAYLAND_DISPLAY",
+    ):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("TERM", "xterm-256color")
     monkeypatch.setattr(gateway, "perf_counter", lambda: 0.0)

@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
+from textual.events import Key
 from textual.pilot import Pilot
 from textual.worker import WorkerState
 
@@ -15,14 +16,23 @@ from dsh_memory_tui.settings import Settings
 from tests.tui.fakes import NOW, FakeCore
 
 Driver = Pilot[Any]
+_CHARACTERS = {
+    "space": " ",
+    "colon": ":",
+    "slash": "/",
+    "question_mark": "?",
+    "left_square_bracket": "[",
+    "right_square_bracket": "]",
+}
 
 
 async def settle(pilot: Driver) -> None:
     """Wait until no call into the core is on its way and every message is handled."""
     app = pilot.app
     quiet = 0
-    while quiet < 2:
-        await pilot.pause()
+    while quiet < 3:
+        # Every widget has handled what it was sent; no waiting for the clock, as Textual's own pause does.
+        await pilot.pause(0)
         working = any(w.state in (WorkerState.PENDING, WorkerState.RUNNING) for w in app.workers)
         resting = any(reader.resting for reader in app.screen_stack[0].query(Reader))
         quiet = 0 if working or resting else quiet + 1
@@ -31,8 +41,17 @@ async def settle(pilot: Driver) -> None:
 async def press(pilot: Driver, *keys: str) -> None:
     """Press keys one after the other, each settled before the next."""
     for key in keys:
-        await pilot.press(key)
+        send(pilot, key)
         await settle(pilot)
+
+
+def send(pilot: Driver, *keys: str) -> None:
+    """Press keys as fast as a terminal can send them."""
+    for key in keys:
+        character = key if len(key) == 1 else _CHARACTERS.get(key)
+        event = Key(key, character)
+        event.set_sender(pilot.app)
+        pilot.app.post_message(event)
 
 
 @asynccontextmanager

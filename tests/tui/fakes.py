@@ -423,7 +423,15 @@ class FakeLooks:
             ("duration_ms", row.duration_ms),
         )
         files = () if row.error_code else (FILES[2], FILES[1])
-        return RunView(row, journal, files, True, refusal, newer)
+        return RunView(
+            row=row,
+            head=self.overview.head,
+            journal=journal,
+            files=files,
+            files_known=True,
+            refusal=refusal,
+            newer_writes=newer,
+        )
 
     def run_diff(self, run_id: str, path: str) -> FileDiff:
         return self._diff(path)
@@ -441,7 +449,7 @@ class FakeLooks:
             if len(files) > 1
             else ()
         )
-        return PreviewView(row, files, warnings, None)
+        return PreviewView(row=row, files=files, warnings=warnings, refusal=None)
 
     def preview_diff(self, preview_id: str, path: str) -> FileDiff:
         return self._diff(path)

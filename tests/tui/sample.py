@@ -8,7 +8,6 @@ from typing import Any
 from dsh_memory import Environment
 from dsh_memory.inspection import Fact, Snapshot
 from dsh_memory_tui.gateway import LiveCore, Looks
-
 from tests.tui.fakes import NOW
 
 

@@ -8,12 +8,12 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from textual.pilot import Pilot
+
 from dsh_memory.errors import RepoUnavailable
 from dsh_memory.inspection import Fact
 from dsh_memory_tui.app import MemoryApp
 from dsh_memory_tui.dialogs import confirm
-from textual.pilot import Pilot
-
 from tests.tui.driving import press, running, settle
 from tests.tui.fakes import FakeCore, empty_looks
 from tests.tui.hostile import make_hostile
@@ -32,7 +32,14 @@ PANES: dict[str, tuple[str, tuple[str, ...]]] = {
     "search": ("search", tuple("codegen")),
     "records": ("records", ("j", "j", "j", "t")),
 }
-SHOWN = {"status": "dark", "health": "light", "runs": "dark", "previews": "light", "search": "dark", "records": "light"}
+SHOWN = {
+    "status": "dark",
+    "health": "light",
+    "runs": "dark",
+    "previews": "light",
+    "search": "dark",
+    "records": "light",
+}
 
 
 @pytest.mark.parametrize("name", PANES)
@@ -155,7 +162,9 @@ async def test_trouble_in_health(core: FakeCore, screenshots: Screenshots) -> No
         "recover",
         "dsh-memory recover",
     )
-    core.looks.overview = replace(overview, facts=(fact, *overview.facts), dirty_paths=("handbook/codegen.md",))
+    core.looks.overview = replace(
+        overview, facts=(fact, *overview.facts), dirty_paths=("handbook/codegen.md",)
+    )
     async with running(core, pane="health", read_only=True) as (app, _pilot):
         screenshots.check(app, "health-read-only")
 
@@ -177,7 +186,12 @@ def test_every_picture_is_made_by_a_test_and_shown() -> None:
 
 
 def _names_of_tests() -> set[str]:
-    names = {f"{name}-{theme}{tail}" for name in PANES for theme in ("dark", "light") for tail in ("", "-80x24", "-60x20")}
+    names = {
+        f"{name}-{theme}{tail}"
+        for name in PANES
+        for theme in ("dark", "light")
+        for tail in ("", "-80x24", "-60x20")
+    }
     source = Path(__file__).read_text(encoding="utf-8")
     names |= {name for name in re.findall(r'screenshots\.check\(app, "([\w-]+)"\)', source)}
     names |= {f"empty-{pane}" for pane in PANES if pane != "health"}
@@ -187,5 +201,3 @@ def _names_of_tests() -> set[str]:
 async def _without_toasts(app: MemoryApp, pilot: Pilot[int]) -> None:
     app.clear_notifications()
     await settle(pilot)
-
-

@@ -16,7 +16,7 @@ from textual.widgets import ContentSwitcher, Static
 
 from dsh_memory import Environment, visible
 from dsh_memory.environment import utc_now
-from dsh_memory.inspection import Mark, Snapshot
+from dsh_memory.inspection import Mark, RecoverPlan, Snapshot
 from dsh_memory_tui import acts, clipboard, editing, settings
 from dsh_memory_tui.commands import PANES, Command, bindings, footer, with_overrides
 from dsh_memory_tui.dialogs.chooser import ChooserDialog, Option
@@ -472,6 +472,9 @@ class MemoryApp(App[int]):
         if len(self.screen_stack) > 1:
             return
         plan = message.plan
+        if isinstance(plan, RecoverPlan) and plan.direction is None:
+            self.say("There is nothing to recover.")
+            return
 
         def answered(yes: bool | None) -> None:
             if yes:

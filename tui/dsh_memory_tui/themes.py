@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
+from rich.style import Style
 from textual.color import Color
 from textual.theme import Theme
 
@@ -60,6 +62,49 @@ _LIGHT = Palette(
     good="#2e7d46",
     dark=False,
 )
+
+
+#: Role of a text -> colour of the letters, colour behind them (names of theme variables), text style.
+_ROLES: dict[str, tuple[str | None, str | None, str]] = {
+    "text": (None, None, ""),
+    "strong": (None, None, "bold"),
+    "muted": ("muted", None, ""),
+    "accent": ("accent", None, ""),
+    "key": ("accent", None, "bold"),
+    "attention": ("attention", None, ""),
+    "danger": ("danger", None, ""),
+    "good": ("good", None, ""),
+    "rule": ("rule", None, ""),
+    "match": (None, "match", "underline"),
+    "added": ("added", None, ""),
+    "removed": ("removed", None, ""),
+    "added-line": (None, "added-line", ""),
+    "removed-line": (None, "removed-line", ""),
+    "added-word": (None, "added-word", "bold"),
+    "removed-word": (None, "removed-word", "bold"),
+    "cursor": (None, "cursor", ""),
+    "cursor-away": (None, "panel", ""),
+}
+#: The same where the terminal's own colours leave no tints.
+_ANSI_ROLES: dict[str, tuple[str | None, str | None, str]] = {
+    **_ROLES,
+    "match": (None, None, "bold underline"),
+    "added-line": ("added", None, ""),
+    "removed-line": ("removed", None, ""),
+    "added-word": ("added", None, "bold underline"),
+    "removed-word": ("removed", None, "bold underline"),
+    "cursor": (None, None, "reverse"),
+    "cursor-away": (None, None, "underline"),
+}
+
+
+def role_style(role: str, variables: Mapping[str, str], *, ansi: bool) -> Style:
+    """How a role looks in a theme; a style to lay over the widget's own."""
+    letters, behind, style = (_ANSI_ROLES if ansi else _ROLES)[role]
+    return Style.parse(style or "none") + Style.from_color(
+        Color.parse(variables[letters]).rich_color if letters else None,
+        Color.parse(variables[behind]).rich_color if behind else None,
+    )
 
 
 def themes(diff: DiffColours = "blue-orange") -> tuple[Theme, ...]:

@@ -72,8 +72,14 @@ class HealthPane(Pane):
 
 def health_rows(overview: Overview, now: datetime, width: int) -> tuple[Row, ...]:
     """All rows: what is wrong with its next step, the malformed records, the rest in one block."""
-    wrong = [(index, fact) for index, fact in enumerate(overview.facts) if fact.state != "good"]
-    rows: list[Row] = [(None, heading("Wants attention", plural(len(wrong), "fact") if wrong else "nothing"))]
+    # Malformed records have a table of their own right below.
+    wrong = [
+        (index, fact)
+        for index, fact in enumerate(overview.facts)
+        if fact.state != "good" and not (overview.malformed and fact.action == "open-malformed")
+    ]
+    count = len(wrong) + len(overview.malformed)
+    rows: list[Row] = [(None, heading("Wants attention", plural(count, "fact") if count else "nothing"))]
     for index, fact in wrong:
         rows.extend(_wrong(index, fact, width))
     rows.append((None, EMPTY))
@@ -140,7 +146,7 @@ def _holders(overview: Overview, width: int) -> list[Row]:
     rows: list[Row] = []
     lock = overview.lock
     if lock is not None:
-        who = f"{visible(lock.operation)}, process {lock.pid if lock.pid is not None else 'unknown'}, since {exact(lock.started_at)}"
+        who = f"{visible(lock.operation or 'unknown')}, process {lock.pid if lock.pid is not None else 'unknown'}, since {exact(lock.started_at)}"
         state = (
             "holds it"
             if lock.active

@@ -11,7 +11,8 @@ from textual.message import Message
 
 from dsh_memory.inspection import Snapshot
 from dsh_memory_tui.gateway import Gateway
-from dsh_memory_tui.widgets.record_list import RecordList
+from dsh_memory_tui.widgets.lines import line, wrap
+from dsh_memory_tui.widgets.record_list import Fixed, RecordList
 
 if TYPE_CHECKING:
     from dsh_memory_tui.app import MemoryApp
@@ -116,6 +117,12 @@ class SplitPane(Pane):
     def list_only(self) -> bool:
         """Whether there is room for the list alone."""
         return self.screen.has_class("-narrow") or self.screen.has_class("-low")
+
+    def show_empty(self, words: str) -> None:
+        """Say in place of the list why it is empty, and what fills it."""
+        self.listing.show(
+            lambda width: Fixed(tuple((None, line((part, "muted"))) for part in wrap(words, width))), top=True
+        )
 
     def open_detail(self) -> None:
         """Go into the detail; in its full size where there is room for one only."""

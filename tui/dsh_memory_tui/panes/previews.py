@@ -141,9 +141,7 @@ class PreviewsPane(SplitPane):
     def _read_current(self, *, again: bool = False) -> None:
         preview_id, path = self._current()
         if preview_id is None:
-            self.diff_view.show_lines(
-                lambda width: tuple(line((part, "muted")) for part in wrap(EMPTY_WORDS, width)), top=True
-            )
+            self.diff_view.show_lines(lambda _width: (), top=True)
             return
         if preview_id != self._current_id:
             self._current_id = preview_id
@@ -170,6 +168,9 @@ class PreviewsPane(SplitPane):
                 items.extend(
                     FileOf(preview.preview_id, change, _sign(view, change.path)) for change in view.files
                 )
+        if not items:
+            self.show_empty(EMPTY_WORDS)
+            return
         now, opened = self.now, self._current_id
         rows: Drawn[PreviewRow | FileOf] = Drawn(
             items, _key, lambda item, width: (_draw(item, now, opened, width),)

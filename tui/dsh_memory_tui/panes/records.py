@@ -17,6 +17,8 @@ from dsh_memory_tui.widgets.record_list import Drawn, RecordList
 from dsh_memory_tui.widgets.record_view import entry_row
 from dsh_memory_tui.wording import CLOSED, OPEN
 
+NO_RECORDS = "No records yet. An agent writes them through a sync; a Markdown file under handbook/ is one too (s saves it)."
+NONE_MARKED = "No record has this mark any more. esc shows all."
 FOLDERS = ("handbook", "rollouts", "archive")
 
 
@@ -116,16 +118,9 @@ class RecordsPane(SplitPane):
     def _read_current(self) -> None:
         key = self.listing.current_key
         if key is None or key.startswith("folder:"):
-            self.reader.empty(self._folder_words(key))
+            self.reader.empty("↵ closes or opens this folder." if key else "")
         else:
             self.reader.read(key)
-
-    def _folder_words(self, key: str | None) -> str:
-        if self.snapshot is None:
-            return ""
-        if not self.snapshot.records:
-            return "No records yet. An agent writes them through a sync; a Markdown file under handbook/ is one too (s saves it)."
-        return "↵ closes or opens this folder." if key else "No record has this mark any more. esc shows all."
 
     def _show_tree(self, *, top: bool = False) -> None:
         if self.snapshot is None:
@@ -134,6 +129,10 @@ class RecordsPane(SplitPane):
         if self._only is not None:
             wanted = self._only
             entries = tuple(entry for entry in entries if wanted in entry.marks)
+        if not entries:
+            self.show_empty(NO_RECORDS if self._only is None else NONE_MARKED)
+            self.reader.empty("")
+            return
         nodes = tree(entries, self._folded)
         rows: Drawn[Node] = Drawn(nodes, _key, _draw)
         self.listing.show(lambda _width: rows, top=top)

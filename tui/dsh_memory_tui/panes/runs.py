@@ -19,6 +19,9 @@ from dsh_memory_tui.widgets.record_list import Drawn, RecordList
 from dsh_memory_tui.widgets.record_view import labelled
 from dsh_memory_tui.wording import UNDONE, age, changes, milliseconds, plural, short
 
+NO_RUNS = "No run is journaled yet. A sync, an edit (e), a save (s) or a clear makes the first one."
+NOTHING_FITS = "No run fits the filter. f changes it."
+
 
 @dataclass(frozen=True, slots=True)
 class FileOf:
@@ -172,12 +175,7 @@ class RunsPane(SplitPane):
     def _read_current(self, *, again: bool = False) -> None:
         run_id, path = self._current()
         if run_id is None:
-            words = "No run is journaled yet. A sync, an edit (e), a save (s) or a clear makes the first one."
-            if self.snapshot is not None and self.snapshot.runs:
-                words = "No run fits the filter. f changes it."
-            self.diff_view.show_lines(
-                lambda width: tuple(line((part, "muted")) for part in wrap(words, width)), top=True
-            )
+            self.diff_view.show_lines(lambda _width: (), top=True)
         elif path is not None:
             self.gateway.run_diff(run_id, path, self)
         elif run_id in self._views and not again:
@@ -200,6 +198,9 @@ class RunsPane(SplitPane):
             items.append(run)
             if run.run_id == self._open_run and run.run_id in self._views:
                 items.extend(FileOf(run.run_id, change) for change in self._views[run.run_id].files)
+        if not any(isinstance(item, RunRow) for item in items):
+            self.show_empty(NOTHING_FITS if self.snapshot.runs else NO_RUNS)
+            return
         now = self.now
         rows: Drawn[RunRow | FileOf | str] = Drawn(
             items, _key, lambda item, width: (_draw(item, now, width),)

@@ -6,6 +6,7 @@ import re
 import unicodedata
 from typing import Any
 
+from textual import events
 from textual.app import ComposeResult
 from textual.containers import Horizontal
 from textual.widgets import Input
@@ -109,6 +110,11 @@ class SearchPane(SplitPane):
     def on_input_submitted(self, message: Input.Submitted) -> None:
         message.stop()
         if self.listing.current_key is not None:
+            self.listing.focus()
+
+    def on_key(self, event: events.Key) -> None:
+        if event.key == "down" and self.input.has_focus and self.listing.current_key is not None:
+            event.stop()
             self.listing.focus()
 
     def on_record_list_moved(self, message: RecordList.Moved) -> None:
@@ -239,7 +245,7 @@ def _draw(
     right: list[tuple[str, str]] = []
     if width >= 48:
         right.append((pad(visible(str(result["type"] or "legacy")), 12), "muted"))
-    right.append((pad_left(str(result["updated_at"] or ""), 10), "muted"))
+    right.append((pad_left(visible(str(result["updated_at"] or "")), 10), "muted"))
     if width >= 60:
         right.append((pad_left(used, 10), "muted"))
     head = Line(

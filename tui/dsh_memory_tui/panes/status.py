@@ -226,7 +226,7 @@ def _soon(overview: Overview, width: int) -> list[Row]:
                     (pad("expired" if gone else what, 8), "muted"),
                     (pad(days_left(record.days), 13), role),
                     (visible(record.id), "muted" if gone else "text"),
-                    right=[(record.date, "muted")],
+                    right=[(visible(record.date), "muted")],
                 ),
             )
         )

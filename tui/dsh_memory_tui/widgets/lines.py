@@ -1,37 +1,18 @@
-"""Lines as values: pieces of text with a role, fitted to a width in cells. Pure, no Textual."""
+"""Lines as values: pieces of text with a role, fitted to a width in cells; pure, without Textual."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from rich.cells import cell_len, set_cell_size
 
-#: What a piece of text means; app.tcss gives each role its colour as `.line--ROLE`.
-ROLES = (
-    "text",
-    "strong",
-    "muted",
-    "accent",
-    "attention",
-    "danger",
-    "good",
-    "rule",
-    "match",
-    "key",
-    "added",
-    "removed",
-    "added-line",
-    "removed-line",
-    "added-word",
-    "removed-word",
-    "off",
-)
+from dsh_memory import visible
 
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """Text of one role; foreign text has gone through `visible()` before it gets here."""
+    """Text of one role (themes.py gives it its colours); foreign text has gone through `visible()` before it gets here."""
 
     text: str
     role: str = "text"
@@ -108,7 +89,11 @@ def pad_left(text: str, width: int) -> str:
 
 
 def fit(content: Line, width: int) -> list[Piece]:
-    """The pieces of a line that fill `width` cells: the right part keeps its place, the left is cut."""
+    """The pieces of a line that fill `width` cells: the right part keeps its place, the left is cut.
+
+    The last gate before a terminal: text that is not printable is made visible here, wherever it came from.
+    """
+    content = replace(content, pieces=_inert(content.pieces), right=_inert(content.right))
     right_width = sum(cell_len(piece.text) for piece in content.right)
     if content.right and right_width + 2 > width:
         return _fit_left(content.pieces + content.right, width)
@@ -140,6 +125,13 @@ def wrap(text: str, width: int) -> list[str]:
     if rest or not lines:
         lines.append(rest)
     return lines
+
+
+def _inert(pieces: tuple[Piece, ...]) -> tuple[Piece, ...]:
+    # guard: inert-text
+    if all(piece.text.isprintable() for piece in pieces):
+        return pieces
+    return tuple(Piece(visible(piece.text), piece.role) for piece in pieces)
 
 
 def _cells_prefix(text: str, width: int) -> int:

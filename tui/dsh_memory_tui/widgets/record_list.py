@@ -17,7 +17,8 @@ from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
 from dsh_memory_tui import commands
-from dsh_memory_tui.widgets.lines import ROLES, Line, fit
+from dsh_memory_tui.themes import role_style
+from dsh_memory_tui.widgets.lines import Line, fit
 
 Item = TypeVar("Item")
 
@@ -88,10 +89,6 @@ class Drawn(Generic[Item]):
 class RecordList(ScrollView, can_focus=True):
     """Lines with a cursor (a list) or without (`cursor_on=False`, a text to read)."""
 
-    COMPONENT_CLASSES: ClassVar[set[str]] = {f"line--{role}" for role in ROLES} | {
-        "line--cursor",
-        "line--cursor-away",
-    }
     BINDINGS: ClassVar[list[BindingType]] = [*commands.bindings(commands.COMMANDS, lists=True)]
     ALLOW_SELECT = False
 
@@ -264,7 +261,8 @@ class RecordList(ScrollView, can_focus=True):
     def _style(self, role: str) -> Style:
         style = self._styles_of.get(role)
         if style is None:
-            style = self._styles_of[role] = self.get_component_rich_style(f"line--{role}", partial=True)
+            app = self.app
+            style = self._styles_of[role] = role_style(role, app.theme_variables, ansi=app.native_ansi_color)
         return style
 
     def _repaint_changes(self) -> None:

@@ -202,13 +202,13 @@ def topic_lines(topic: TopicView, width: int) -> list[Line]:
     name_width = max(16, min(30, width // 3))
     for member in topic.members:
         sign, role = _OUTCOMES[member.outcome]
+        day = pad(visible(member.entry.updated_at or ""), 11) if width >= 80 else ""
         lines.append(
             line(
                 (f"{sign} ", role),
                 (pad(name_of(member.entry), name_width), "strong" if member.outcome == "wins" else "text"),
-                (" " + pad(member.entry.status or "", 11), "muted"),
-                (pad(member.entry.updated_at or "", 11), "muted"),
-                (f"{member.outcome}: {member.rule}", role),
+                (" " + pad(visible(member.entry.status or ""), 11) + day, "muted"),
+                (f"{member.outcome}: {visible(member.rule)}", role),
             )
         )
     lines.append(rule(width))
@@ -219,14 +219,14 @@ def entry_row(entry: RecordEntry, width: int, *, indent: str = "") -> tuple[Line
     """A record in a list: its name, its marks, the day it was last changed."""
     words = width >= 56
     marks = mark_pieces(entry.marks, words=words)
-    day = entry.updated_at or ""
+    day = visible(entry.updated_at or "")
     name = name_of(entry)
     if not indent.strip() and "/" in entry.path and name == visible(entry.path):
         name = visible(entry.path.rsplit("/", 1)[1])
     role = "muted" if "expired" in entry.marks or entry.status in ("superseded", "archived") else "text"
     right: list[tuple[str, str]] = [(piece.text, piece.role) for piece in marks]
     if width >= 62:
-        right.append((pad(entry.type or "", 12), "muted"))
+        right.append((pad(visible(entry.type or ""), 12), "muted"))
     if width >= 36:
         right.append((pad_left(day, 10), "muted"))
     room = width - sum(len(text) for text, _role in right) - 2
