@@ -164,6 +164,8 @@ def _clear_refusal(found: Look) -> Refusal | None:
     if found.obstacle is not None:
         obstacle = found.obstacle
         return refusal_of(ClearFailure("clear-failed", obstacle.sentence, detail=obstacle.detail))
+    if not found.data_file_count and not found.dirty_paths:
+        return refusal_of(ClearFailure("clear-failed", "Memory is empty already.", detail="already-empty"))
     return busy(found.lock)
 
 
