@@ -16,8 +16,9 @@ from typing import Final, NamedTuple, Self
 
 from dsh_memory.records.metadata import MAX_RECORD_BYTES, Malformed, Record, oversized, read_record
 from dsh_memory.repository.journal import SETTLED_NS
-from dsh_memory.repository.layout import RECORD_FOLDERS, LiveFile, Reader, Root
+from dsh_memory.repository.layout import RECORD_FOLDERS, LiveFile, Reader, Root, Scan
 from dsh_memory.repository.objects import BlobHasher, Entry
+from dsh_memory.repository.watch import PayloadWatch
 
 _DEFAULT_CACHE_BYTES: Final = 64 * 1024 * 1024
 # What a parsed record takes beside its body, measured.
@@ -65,7 +66,28 @@ class RecordCache:
         self._bytes = 0
         self._contents: dict[str, Content] = {}
         self._committed: tuple[str, dict[str, Entry]] | None = None
+        self._answers: dict[str, tuple[Scan, object]] = {}
+        self._walks = 0
+        self._watch = PayloadWatch()
         self._lock = threading.Lock()
+
+    def scan(self, root: Root) -> Scan:
+        """The payload as it is now; the very same object as last time if nothing has changed.
+
+        The first call walks: a process that asks once does not pay for a watch.
+        """
+        self._walks += 1
+        return root.scan() if self._walks == 1 else self._watch.scan(root)
+
+    def answer(self, question: str, scan: Scan) -> object | None:
+        """What was answered from exactly this scan."""
+        known = self._answers.get(question)
+        return known[1] if known is not None and known[0] is scan else None
+
+    def remember_answer(self, question: str, scan: Scan, answer: object, contents: Iterable[Content]) -> None:
+        """Keep an answer for as long as the scan holds, unless one of its files may have changed while it was read."""
+        if all(content.readable and content.holds_for(content.live) for content in contents):
+            self._answers[question] = (scan, answer)
 
     def get(self, path: str) -> Content | None:
         """What is remembered of a file."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import TracebackType
 from typing import NamedTuple, Self
@@ -115,10 +115,10 @@ class Root:
         except FileNotFoundError:
             return None
 
-    def scan(self) -> Scan:
+    def scan(self, entering: Callable[[int, str], None] | None = None) -> Scan:
         """Every payload file; a file that comes or goes during the walk is no error.
 
-        Raises UnsafeLayout for links, special files, hard links, nested repositories and payload names of the wrong
+        `entering` is called with each folder's descriptor and path before it is read. Raises UnsafeLayout for links, special files, hard links, nested repositories and payload names of the wrong
         type (`spec`: repository, Roots).
         """
         files: dict[str, LiveFile] = {}
@@ -126,8 +126,7 @@ class Root:
         attributes = self.lstat(".gitattributes") is not None
         summary = self.lstat(SUMMARY)
         if summary is not None:
-            _check_file(summary, SUMMARY)
-            files[SUMMARY] = _live_file(SUMMARY, summary)
+            files[SUMMARY] = live_file(SUMMARY, summary)
         for name in RECORD_FOLDERS:
             try:
                 descriptor = open_folder(self.descriptor, name, name)
@@ -137,7 +136,7 @@ class Root:
                 unreadable.append(name)
                 continue
             try:
-                attributes |= _walk(descriptor, name, files, unreadable, 1)
+                attributes |= _walk(descriptor, name, files, unreadable, 1, entering)
             finally:
                 os.close(descriptor)
         return Scan(files, tuple(unreadable), attributes)
@@ -234,9 +233,18 @@ def _read_rest(descriptor: int, data: bytes, limit: int) -> bytes:
     return b"".join(pieces)
 
 
-def _walk(descriptor: int, path: str, files: dict[str, LiveFile], unreadable: list[str], depth: int) -> bool:
+def _walk(
+    descriptor: int,
+    path: str,
+    files: dict[str, LiveFile],
+    unreadable: list[str],
+    depth: int,
+    entering: Callable[[int, str], None] | None,
+) -> bool:
     if depth > _MAX_DEPTH:
         raise UnsafeLayout(f"Folders are nested deeper than {_MAX_DEPTH}.", detail=f"too-deep: {path}")
+    if entering is not None:
+        entering(descriptor, path)
     attributes = False
     with os.scandir(descriptor) as entries:
         for entry in entries:
@@ -250,9 +258,8 @@ def _walk(descriptor: int, path: str, files: dict[str, LiveFile], unreadable: li
                 if stat.S_ISDIR(status.st_mode):
                     deeper = open_folder(descriptor, name, entry_path)
                 else:
-                    _check_file(status, entry_path)
                     attributes |= name == ".gitattributes"
-                    files[entry_path] = _live_file(entry_path, status)
+                    files[entry_path] = live_file(entry_path, status)
                     continue
             except FileNotFoundError:
                 continue
@@ -260,10 +267,23 @@ def _walk(descriptor: int, path: str, files: dict[str, LiveFile], unreadable: li
                 unreadable.append(entry_path)
                 continue
             try:
-                attributes |= _walk(deeper, entry_path, files, unreadable, depth + 1)
+                attributes |= _walk(deeper, entry_path, files, unreadable, depth + 1, entering)
             finally:
                 os.close(deeper)
     return attributes
+
+
+def live_file(path: str, status: os.stat_result) -> LiveFile:
+    """The payload file with that status; raises UnsafeLayout for what may not stand there."""
+    _check_file(status, path)
+    return LiveFile(
+        path,
+        status.st_size,
+        status.st_mtime_ns,
+        status.st_ctime_ns,
+        status.st_ino,
+        bool(status.st_mode & stat.S_IXUSR),
+    )
 
 
 def _check_file(status: os.stat_result, path: str) -> None:
@@ -276,17 +296,6 @@ def _check_file(status: os.stat_result, path: str) -> None:
     if status.st_nlink > 1:
         # guard: hard-link (its other name may lie outside the root)
         raise UnsafeLayout("A payload file has a second name elsewhere (a hard link).", detail=f"hard-link: {path}")
-
-
-def _live_file(path: str, status: os.stat_result) -> LiveFile:
-    return LiveFile(
-        path,
-        status.st_size,
-        status.st_mtime_ns,
-        status.st_ctime_ns,
-        status.st_ino,
-        bool(status.st_mode & stat.S_IXUSR),
-    )
 
 
 def _is_link(path: str) -> bool:

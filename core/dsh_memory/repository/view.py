@@ -166,9 +166,14 @@ def survey(repo: Repository, now: datetime, cache: RecordCache | None = None) ->
 
     def from_worktree() -> Survey:
         head = read_head(repo)
-        committed = _committed(repo, head, cache)
-        scan = repo.root.scan()
-        return _survey_live(head, committed, scan, list(_contents(repo, cache, scan, blob=True)))
+        scan = cache.scan(repo.root)
+        known = cache.answer("survey", scan)
+        if isinstance(known, Survey) and known.head == head:
+            return known
+        contents = list(_contents(repo, cache, scan, blob=True))
+        found = _survey_live(head, _committed(repo, head, cache), scan, contents)
+        cache.remember_answer("survey", scan, found, contents)
+        return found
 
     def from_head() -> Survey:
         head = read_head(repo)
@@ -189,7 +194,7 @@ def survey_with_records(
     def from_worktree() -> tuple[Survey, RecordSet]:
         head = read_head(repo)
         committed = _committed(repo, head, cache)
-        scan = repo.root.scan()
+        scan = cache.scan(repo.root)
         contents = list(_contents(repo, cache, scan, blob=True, record=True))
         return _survey_live(head, committed, scan, contents), _records_live(scan, contents, RECORD_FOLDERS)
 
@@ -213,9 +218,14 @@ def read_records(
     folders = SCOPES[scope]
 
     def from_worktree() -> RecordSet:
-        scan = repo.root.scan()
+        scan = cache.scan(repo.root)
+        known = cache.answer(scope, scan)
+        if isinstance(known, RecordSet):
+            return known
         contents = list(_contents(repo, cache, scan, record=True, folders=folders))
-        return _records_live(scan, contents, folders)
+        found = _records_live(scan, contents, folders)
+        cache.remember_answer(scope, scan, found, contents)
+        return found
 
     def from_head() -> RecordSet:
         committed = _committed(repo, read_head(repo), cache)
@@ -273,7 +283,13 @@ def _steady(
         # guard: no-half-state
         if is_applying(repo.root, now):
             break
-        found = from_worktree()
+        try:
+            found = from_worktree()
+        except UnsafeLayout:
+            # A run that is putting a file in place gives it two names for an instant.
+            if _run_marks(repo) == before and not is_applying(repo.root, now):
+                raise
+            continue
         if _run_marks(repo) == before:
             return found
     return from_head()

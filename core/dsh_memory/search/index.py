@@ -82,6 +82,8 @@ class RecordIndex:
         self._lock = threading.Lock()
         self._segment: Segment | None = None
         self._building = False
+        self._asked = False
+        self._fresh: Sequence[Record] | None = None
         self._corpora: dict[tuple[str, ...], tuple[Sequence[Record], date, Segment | None, Corpus]] = {}
 
     def corpus(self, records: Sequence[Record], folders: tuple[str, ...], today: date) -> Corpus:
@@ -92,11 +94,14 @@ class RecordIndex:
         segment = self._segment
         known = self._corpora.get(folders)
         if known is not None and known[0] is records and known[1:3] == (today, segment):
-            return known[3]
-        corpus = _corpus(segment, records, folders, today)
-        self._corpora[folders] = (records, today, segment, corpus)
-        if len(records) >= WORTH_INDEXING and self._is_stale(segment, records):
+            corpus = known[3]
+        else:
+            corpus = _corpus(segment, records, folders, today)
+            self._corpora[folders] = (records, today, segment, corpus)
+        # A process that asks once does not pay for a segment.
+        if self._asked and len(records) >= WORTH_INDEXING and self._is_stale(segment, records):
             self._build_later(records)
+        self._asked = True
         return corpus
 
     def build(self, records: Iterable[Record]) -> None:
@@ -107,9 +112,14 @@ class RecordIndex:
     def _is_stale(self, segment: Segment | None, records: Sequence[Record]) -> bool:
         if segment is None:
             return True
+        if self._fresh is records:
+            return False
         held = segment.numbers
         missing = sum((record.path, record.sha256) not in held for record in records)
-        return missing + max(0, segment.size - len(records)) > _STALE_SHARE * len(records)
+        stale = missing + max(0, segment.size - len(records)) > _STALE_SHARE * len(records)
+        if not stale:
+            self._fresh = records
+        return stale
 
     def _build_later(self, records: Sequence[Record]) -> None:
         with self._lock:

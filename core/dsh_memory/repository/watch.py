@@ -1,0 +1,119 @@
+"""The walk over the payload, for processes that ask again and again: only what the kernel says changed is looked at.
+
+Linux queues an event at the time of the change, and the queue is emptied at the time of the question: whatever any
+program did before a call is in its answer. Where that is not to be had (another system, no watches left, a queue that
+ran over), every call walks anew. Writes through a shared memory map raise no event; editors do not write so.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+import threading
+import weakref
+from typing import TYPE_CHECKING, Final
+
+from dsh_memory.repository.layout import PAYLOAD, SUMMARY, Root, Scan, live_file
+
+if TYPE_CHECKING:
+    from inotify_simple import INotify
+
+# From the kernel's inotify(7).
+_MODIFY, _ATTRIB, _MOVED_FROM, _MOVED_TO, _CREATE, _DELETE = 0x2, 0x4, 0x40, 0x80, 0x100, 0x200
+_DELETE_SELF, _MOVE_SELF, _UNMOUNT, _OVERFLOW, _IGNORED, _FOLDER = 0x400, 0x800, 0x2000, 0x4000, 0x8000, 0x40000000
+_WATCHED: Final = (
+    _MODIFY | _ATTRIB | _MOVED_FROM | _MOVED_TO | _CREATE | _DELETE | _DELETE_SELF | _MOVE_SELF | 0x01000000
+)
+_WALK_ANEW: Final = _DELETE_SELF | _MOVE_SELF | _UNMOUNT | _OVERFLOW | _IGNORED | _FOLDER
+
+_log = logging.getLogger("dsh_memory")
+
+
+class PayloadWatch:
+    """Answers the same as `Root.scan`; the very same object as long as nothing has changed."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._queue: INotify | None = None
+        self._folders: dict[int, str] = {}
+        self._root: tuple[int, int] | None = None
+        self._scan: Scan | None = None
+
+    def scan(self, root: Root) -> Scan:
+        """The payload as it is now; raises as `Root.scan`."""
+        with self._lock:
+            status = os.fstat(root.descriptor)
+            identity = (status.st_dev, status.st_ino)
+            changed = None if self._scan is None or self._root != identity else self._changed_paths()
+            if changed is None:
+                self._root = identity
+                self._scan = self._walk(root)
+            elif changed:
+                self._scan = self._updated(root, changed)
+            assert self._scan is not None  # noqa: S101
+            return self._scan
+
+    def _changed_paths(self) -> set[str] | None:
+        """The files that may have changed since the last call; None where only a walk can tell."""
+        if self._queue is None:
+            return None
+        changed: set[str] = set()
+        for event in self._queue.read(timeout=0):
+            folder = self._folders.get(event.wd)
+            if folder is None:
+                return None
+            top = event.name if not folder else folder
+            if folder or top in PAYLOAD or top == ".gitattributes":
+                # guard: watch-doubts-walk
+                if event.mask & _WALK_ANEW or event.name.lower() in (".git", ".gitattributes"):
+                    return None
+                changed.add(f"{folder}/{event.name}" if folder else event.name)
+            elif event.mask & (_WALK_ANEW & ~_FOLDER):
+                return None
+        return changed
+
+    def _walk(self, root: Root) -> Scan:
+        self._scan = None
+        self._queue = queue = _new_queue()
+        self._folders = {}
+        if queue is None:
+            return root.scan()
+
+        def enter(descriptor: int, path: str) -> None:
+            # Through the descriptor: the folder that is walked is the one watched, whatever its name leads to by now.
+            self._folders[queue.add_watch(f"/proc/self/fd/{descriptor}", _WATCHED)] = path
+
+        try:
+            enter(root.descriptor, "")
+            return root.scan(enter)
+        except OSError as error:
+            _log.debug("the payload cannot be watched: %s", error)
+            self._queue = None
+            return root.scan()
+
+    def _updated(self, root: Root, changed: set[str]) -> Scan:
+        assert self._scan is not None  # noqa: S101
+        files = dict(self._scan.files)
+        scan, self._scan = self._scan, None
+        for path in changed:
+            status = root.lstat(path)
+            if status is None:
+                files.pop(path, None)
+            else:
+                files[path] = live_file(path, status)
+        return scan._replace(files=files)
+
+
+def _new_queue() -> INotify | None:
+    if sys.platform != "linux":
+        return None
+    try:
+        from inotify_simple import INotify
+
+        queue = INotify(closefd=False)
+    except (ImportError, OSError) as error:
+        _log.debug("there is no inotify: %s", error)
+        return None
+    weakref.finalize(queue, os.close, queue.fileno())
+    return queue
