@@ -135,6 +135,28 @@ class MemoryService:
         """`memory.context({query, limit, scope})`"""
         return self.call("memory.context", {"query": query, "limit": limit, "scope": scope})
 
+    def init(self) -> Envelope:
+        """Creates the memory repository of this environment, or restores what the one there lacks."""
+
+        def answer() -> dict[str, Any]:
+            from dsh_memory.repository.creation import init
+
+            result = init(self.environment)
+            return {"created": result.created, "restored": list(result.restored)}
+
+        return self._answered("init", "repo-unavailable", answer)
+
+    def init(self) -> Envelope:
+        """Creates the memory repository, or restores what one lacks; the value: `created`, and `restored` paths."""
+
+        def answer() -> dict[str, Any]:
+            from dsh_memory.repository.creation import init
+
+            result = init(self.environment, self.clock)
+            return {"created": result.created, "restored": list(result.restored)}
+
+        return self._answered("init", "repo-unavailable", answer)
+
     def recover(self) -> Envelope:
         """Finishes or undoes what dead processes left; the value is what was done, `nothingToDo` included."""
 
