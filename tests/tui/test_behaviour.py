@@ -7,14 +7,14 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from textual.widgets import ContentSwitcher, Input
+
 from dsh_memory.errors import RepoUnavailable, UnsafeLayout
 from dsh_memory_tui import clipboard, settings
 from dsh_memory_tui.panes.records import RecordsPane
 from dsh_memory_tui.panes.runs import RunsPane
 from dsh_memory_tui.panes.search import SearchPane
 from dsh_memory_tui.widgets.record_list import RecordList
-from textual.widgets import ContentSwitcher, Input
-
 from tests.tui.driving import Driver, press, running, send, settle
 from tests.tui.fakes import ENTRIES, FakeCore, empty_looks, entry
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+
 from dsh_memory_tui.commands import (
     COMMANDS,
     FOOTER_KEYS,
@@ -18,7 +19,6 @@ from dsh_memory_tui.commands import (
 )
 from dsh_memory_tui.dialogs.help import help_lines
 from dsh_memory_tui.settings import Settings
-
 from tests.tui.driving import press, running
 from tests.tui.fakes import FakeCore
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from textual import events
+from textual.widgets import Input
+
 from dsh_memory.inspection import Refusal
 from dsh_memory_tui.app import MemoryApp
 from dsh_memory_tui.dialogs import confirm
 from dsh_memory_tui.dialogs.confirm import ConfirmDialog
 from dsh_memory_tui.dialogs.error import ErrorDialog
-from textual import events
-from textual.widgets import Input
-
 from tests.tui.driving import press, running, send, settle
 from tests.tui.fakes import APPLY, HEAD, NEW_HEAD, RUNS, FakeCore
 

@@ -81,8 +81,25 @@ def _done(act: Act, value: dict[str, Any]) -> str:
                 else "Memory is off: no prompt section, no sync."
             )
         case "recover":
-            return "Recovered." if value.get("recovered", True) else "There was nothing to recover."
+            return _recovered(value)
+        case "write" | "save":
+            return f"Saved {plural(len(value.get('changedPaths', ())) or 1, 'file')} as a run."
         case "init":
             return "The repository stands."
         case _:
-            return "Saved as a run."
+            return "Done."
+
+
+def _recovered(value: dict[str, Any]) -> str:
+    if value.get("nothingToDo"):
+        return "There was nothing to recover."
+    parts = [
+        f"{plural(len(value.get(key, ())), 'run')} {words}"
+        for key, words in (
+            ("rolledForward", "finished"),
+            ("rolledBack", "undone"),
+            ("resolvedRuns", "resolved"),
+        )
+        if value.get(key)
+    ]
+    return f"Recovered: {', '.join(parts) or 'left-over locks removed'}."

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 import traceback
 from collections.abc import Callable, Hashable
 from datetime import datetime
@@ -123,47 +122,44 @@ def _carry_out(service: MemoryService, act: Act) -> Any:
     if act.kind == "recover":
         return service.recover()
     if act.kind == "save":
-        return service.save(act.params.get("message"))
+        return service.save(act.params.get("message"), expected_head=act.expected_head)
     if act.kind == "init":
         return service.init()
     return service.write_record(act.params["path"], act.params["old"], act.params["new"])
 
 
 class Gateway:
-    """Runs calls in threads of one Textual node; the inspector answers one call at a time."""
+    """Runs calls in threads of one Textual node."""
 
     def __init__(self, node: DOMNode, core: Core) -> None:
         self._node = node
         self._core = core
-        self._one_at_a_time = threading.Lock()
         self._stamp: Hashable = None
+        self._reading = 0
 
     def refresh(self) -> None:
         """Read everything; answers SnapshotRead or SnapshotFailed to the node."""
 
         def work() -> Message:
+            stamp = self._core.looks.stamp()
             try:
-                with self._one_at_a_time:
-                    snapshot = self._core.looks.snapshot()
+                snapshot = self._core.looks.snapshot()
             except MemoryFailure as failure:
-                with self._one_at_a_time:
-                    self._stamp = self._core.looks.stamp()
+                self._stamp = stamp
                 return SnapshotFailed(failure_of(failure))
             self._stamp = snapshot.stamp
             return SnapshotRead(snapshot)
 
-        self._start("snapshot", work, self._node, lambda failure: SnapshotFailed(failure))
+        self._reading += 1
+        self._start("snapshot", work, self._node, SnapshotFailed, ended=self._read_ended)
 
     def watch(self) -> None:
         """Look whether anything changed since the last read; answers StampRead to the node."""
-        if not self._one_at_a_time.acquire(blocking=False):
+        if self._reading:
             return
-        self._one_at_a_time.release()
 
         def work() -> Message:
-            with self._one_at_a_time:
-                stamp = self._core.looks.stamp()
-            return StampRead(stamp != self._stamp)
+            return StampRead(self._core.looks.stamp() != self._stamp)
 
         self._start("stamp", work, self._node, lambda _failure: StampRead(True))
 
@@ -273,11 +269,10 @@ class Gateway:
         ask: Callable[[Looks], Message],
         fail: Callable[[Failure], Message],
     ) -> None:
-        def work() -> Message:
-            with self._one_at_a_time:
-                return ask(self._core.looks)
+        self._start(group, lambda: ask(self._core.looks), to, fail)
 
-        self._start(group, work, to, fail)
+    def _read_ended(self) -> None:
+        self._reading -= 1
 
     def _start(
         self,
@@ -287,12 +282,14 @@ class Gateway:
         fail: Callable[[Failure], Message],
         *,
         exclusive: bool = True,
+        ended: Callable[[], None] = lambda: None,
     ) -> None:
         def run() -> None:
             try:
                 message = work()
             except Exception as error:
                 message = fail(failure_of(error))
+            ended()
             to.post_message(message)
 
         self._node.run_worker(run, group=group, thread=True, exclusive=exclusive)

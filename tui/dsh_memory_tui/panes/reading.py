@@ -30,6 +30,7 @@ class Reader(RecordList):
         self._pattern: re.Pattern[str] | None = None
         self._text: RecordText | None = None
         self._rest: Timer | None = None
+        self._awaiting: str | None = None
 
     @property
     def resting(self) -> bool:
@@ -49,6 +50,7 @@ class Reader(RecordList):
         if moved:
             self._topic = None
             self._stop_resting()
+            self._awaiting = None
             self._rest = self.set_timer(REST_SECONDS, lambda: self._ask(path))
         else:
             self._ask(path)
@@ -56,7 +58,7 @@ class Reader(RecordList):
     def empty(self, words: str) -> None:
         """Show a sentence in place of a record."""
         self._stop_resting()
-        self.path = self.view = self._topic = self._text = None
+        self.path = self.view = self._topic = self._text = self._awaiting = None
         self.show(
             lambda width: Fixed(tuple((None, line((part, "muted"))) for part in wrap(words, width))), top=True
         )
@@ -67,6 +69,8 @@ class Reader(RecordList):
             return
         new = self.view is None or self.view.entry.path != message.path
         self.view = message.view
+        if message.failure is not None:
+            self._awaiting = None
         if message.failure is not None:
             failure = message.failure
             self._text = None
@@ -83,6 +87,9 @@ class Reader(RecordList):
             )
             return
         self._draw_record(top=new)
+        command, self._awaiting = self._awaiting, None
+        if command is not None:
+            self.run(command)
         if self._topic_open:
             self.pane.gateway.topic(message.path, self.pane)
 
@@ -99,7 +106,10 @@ class Reader(RecordList):
     def run(self, command: str) -> None:
         """Carry out a command on the record that is shown."""
         pane, view = self.pane, self.view
-        if view is None:
+        if self.path is not None and (view is None or view.entry.path != self.path):
+            # The record under the cursor is on its way; the one that still stands here is not meant.
+            self._awaiting = command
+        elif view is None:
             pane.post_message(pane.Said("There is no record under the cursor."))
         elif command == "copy-id":
             entry_id = view.entry.id
