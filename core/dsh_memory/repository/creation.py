@@ -52,7 +52,8 @@ try:
 except FileNotFoundError:
     sys.exit("dsh-memory is not on the PATH")
 '''
-_FILES: Final[dict[str, bytes]] = {
+#: What a new memory holds; all of it 0600 but the one executable file.
+FIRST_FILES: Final[dict[str, bytes]] = {
     "README.md": _README,
     SUMMARY: b"",
     ".last-sync": b"",
@@ -60,8 +61,8 @@ _FILES: Final[dict[str, bytes]] = {
     SYNC_GITIGNORE: b"operation.lock\nactive-run.json\npreviews/\nusage.json\nusage.lock/\n.usage.*.tmp\n",
 }
 _FOLDERS: Final = (*RECORD_FOLDERS, "scripts", SYNC_FOLDER)
-_EXECUTABLE: Final = "scripts/filter_session.py"
-_OWN_NAMES: Final = frozenset({".git", *_FOLDERS, *(path.partition("/")[0] for path in _FILES)})
+EXECUTABLE_FILE: Final = "scripts/filter_session.py"
+_OWN_NAMES: Final = frozenset({".git", *_FOLDERS, *(path.partition("/")[0] for path in FIRST_FILES)})
 #: By which a committed repository is known as a memory.
 _MARKS: Final = (SUMMARY, ".last-sync", SYNC_FOLDER)
 _FOLDER_MODE: Final = 0o700
@@ -157,13 +158,13 @@ def _create(environment: Environment, root: Root, clock: Callable[[], datetime])
             with suppress(FileNotFoundError):
                 os.unlink(lock, dir_fd=git_dir)
     _restore_folders(root)
-    _restore_files(root, _FILES)
+    _restore_files(root, FIRST_FILES)
     name, _, email = OWN_IDENTITY.removesuffix(">").partition(" <")
     git.run("config", "user.name", name)
     git.run("config", "user.email", email)
     exclude_from_git(os.path.join(environment.memory_root, ".git"))
     date = f"{int(clock().timestamp())} +0000"
-    git.run("add", "--force", "--", *_FILES)
+    git.run("add", "--force", "--", *FIRST_FILES)
     git.run(
         "commit",
         "-q",
@@ -178,7 +179,7 @@ def _restore(repo: Repository) -> tuple[str, ...]:
     # Links and special files are refused before anything is touched.
     repo.root.scan()
     folders = _restore_folders(repo.root)
-    files = _restore_files(repo.root, {SYNC_GITIGNORE: _FILES[SYNC_GITIGNORE]})
+    files = _restore_files(repo.root, {SYNC_GITIGNORE: FIRST_FILES[SYNC_GITIGNORE]})
     exclude_from_git(repo.common_dir)
     return (*folders, *files, *_restore_modes(repo.root))
 
@@ -202,7 +203,7 @@ def _restore_files(root: Root, files: dict[str, bytes]) -> list[str]:
         for path, data in files.items():
             parent, _, name = path.rpartition("/")
             with root.folder(parent) as folder:
-                if _restore_file(sync, folder, name, data, 0o700 if path == _EXECUTABLE else 0o600):
+                if _restore_file(sync, folder, name, data, 0o700 if path == EXECUTABLE_FILE else 0o600):
                     restored.append(path)
     return restored
 

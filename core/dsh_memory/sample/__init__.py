@@ -10,9 +10,12 @@ from typing import Final
 
 from dsh_memory.environment import Environment, format_instant
 from dsh_memory.records import Malformed, read_record
+from dsh_memory.repository.creation import EXECUTABLE_FILE, FIRST_FILES
 from dsh_memory.repository.git import SealedGit
 from dsh_memory.repository.jsonfile import to_json_line
-from dsh_memory.repository.layout import RECORD_FOLDERS
+from dsh_memory.repository.layout import RECORD_FOLDERS, SUMMARY
+from dsh_memory.repository.objects import EXECUTABLE_MODE, FILE_MODE
+from dsh_memory.repository.previews import README
 from dsh_memory.sample.history import History, PendingPreview
 from dsh_memory.sample.importing import HistoryWriter
 from dsh_memory.sample.story import USES
@@ -20,27 +23,11 @@ from dsh_memory.sample.story import USES
 __all__ = ["create_sample"]
 
 _PREVIEW_LIFE: Final = timedelta(days=7)
-_README: Final = b"""# Memory
-
-What an agent remembers, as Markdown records in a Git repository. Records stand in `handbook/`,
-`rollouts/` and `archive/`; `summary.md` says what is where.
-"""
-_IGNORED: Final = b"""operation.lock
-active-run.json
-previews/
-usage.json
-usage.lock/
-.usage.*.tmp
-"""
 _IDENTITY: Final = "[user]\n\tname = DPSK Memory\n\temail = dpsk-memory@localhost\n"
-_FILTER: Final = b"""#!/usr/bin/env python3
-# Placeholder of the sample memory: sessions are filtered by dsh-memory itself.
-"""
 _FIRST_FILES: Final = {
-    ".last-sync": ("100644", b""),
-    ".sync/.gitignore": ("100644", _IGNORED),
-    "README.md": ("100644", _README),
-    "scripts/filter_session.py": ("100755", _FILTER),
+    path: (EXECUTABLE_MODE if path == EXECUTABLE_FILE else FILE_MODE, data)
+    for path, data in FIRST_FILES.items()
+    if path != SUMMARY
 }
 
 
@@ -61,9 +48,9 @@ def create_sample(target: str, now: datetime) -> Environment:
     with HistoryWriter(root) as writer:
         history = History(writer, now, _FIRST_FILES)
         history.write()
-    files = {**history.other, **{path: ("100644", data) for path, data in history.payload.items()}}
+    files = {**history.other, **{path: (FILE_MODE, data) for path, data in history.payload.items()}}
     for path, (mode, data) in files.items():
-        _write(root, path, data, executable=mode == "100755")
+        _write(root, path, data, executable=mode == EXECUTABLE_MODE)
     for folder in RECORD_FOLDERS:
         os.makedirs(os.path.join(root, folder), 0o700, exist_ok=True)
     for preview in history.previews:
@@ -79,11 +66,11 @@ def create_sample(target: str, now: datetime) -> Environment:
 
 def _write_preview(root: str, preview: PendingPreview) -> None:
     folder = f".sync/previews/{preview.preview_id}"
-    for path, data in {**preview.staged, "README.md": _README}.items():
+    for path, data in {**preview.staged, README: FIRST_FILES[README]}.items():
         _write(root, f"{folder}/staging/{path}", data)
     entries = [
-        {"path": path, "mode": "100644", "size": len(data), "sha256": sha256(data).hexdigest()}
-        for path, data in sorted({**preview.base, "README.md": _README}.items())
+        {"path": path, "mode": FILE_MODE, "size": len(data), "sha256": sha256(data).hexdigest()}
+        for path, data in sorted({**preview.base, README: FIRST_FILES[README]}.items())
     ]
     manifest = {
         "schema_version": 1,

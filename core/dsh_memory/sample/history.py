@@ -6,14 +6,16 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
-from hashlib import sha256
 from typing import Final
 
 from dsh_memory.environment import format_instant
 from dsh_memory.records import generated_header
+from dsh_memory.repository.creation import FIRST_COMMIT_MESSAGE
 from dsh_memory.repository.git import OWN_IDENTITY
 from dsh_memory.repository.journal import LAST_RUN, RUNS_FOLDER, RunRecord
 from dsh_memory.repository.layout import OPERATIONAL, SUMMARY
+from dsh_memory.repository.objects import FILE_MODE
+from dsh_memory.repository.states import digest_of
 from dsh_memory.sample.content import Draft, drafts
 from dsh_memory.sample.importing import HistoryWriter
 from dsh_memory.sample.story import Edit, overtaken_changes, waiting_changes
@@ -83,8 +85,8 @@ class History:
 
     def _begin(self, instant: datetime) -> None:
         self.payload[SUMMARY] = b""
-        files: dict[str, tuple[str, bytes | None]] = {**self.other, SUMMARY: ("100644", b"")}
-        self.head = self._writer.commit("Initialize DPSK memory repository", OWN_IDENTITY, instant, files)
+        files: dict[str, tuple[str, bytes | None]] = {**self.other, SUMMARY: (FILE_MODE, b"")}
+        self.head = self._writer.commit(FIRST_COMMIT_MESSAGE, OWN_IDENTITY, instant, files)
 
     def _remember(self, found: list[Draft], instant: datetime) -> None:
         for number, draft in enumerate(found):
@@ -146,7 +148,6 @@ class History:
                 skipped_sessions=0,
                 recovery_commit=self.head,
                 phase="complete",
-                staging_digest=_digest(self.payload),
                 rejected_file_count=0,
                 changed_path_count=0,
             ),
@@ -186,7 +187,7 @@ class History:
         self, message: str, author: str, instant: datetime, changes: Mapping[str, bytes | None]
     ) -> None:
         self.head = self._writer.commit(
-            message, author, instant, {path: ("100644", content) for path, content in changes.items()}
+            message, author, instant, {path: (FILE_MODE, content) for path, content in changes.items()}
         )
         for path, content in changes.items():
             if content is None:
@@ -220,7 +221,7 @@ class History:
             recovery_commit=recovery_commit,
             apply_commit=self.head,
             phase="complete",
-            staging_digest=_digest(self.payload),
+            staging_digest=digest_of({path: self.payload[path] for path in changed if path in self.payload}),
             rejected_file_count=0,
             changed_path_count=len(changed),
             rolled_back_run_id=rolled_back_run_id,
@@ -235,8 +236,8 @@ class History:
             finished_at=format_instant(finished),
             duration_ms=duration_ms,
         )
-        self.other[f"{RUNS_FOLDER}/{record.run_id}.json"] = ("100644", record.to_bytes())
-        self.other[LAST_RUN] = ("100644", record.last_run_bytes())
+        self.other[f"{RUNS_FOLDER}/{record.run_id}.json"] = (FILE_MODE, record.to_bytes())
+        self.other[LAST_RUN] = (FILE_MODE, record.last_run_bytes())
         files: dict[str, tuple[str, bytes | None]] = {
             path: entry
             for path, entry in self.other.items()
@@ -247,7 +248,7 @@ class History:
 
     def _watermark(self, instant: datetime) -> None:
         self.watermark = instant - _SYNC_LOOKS_BACK
-        self.other[".last-sync"] = ("100644", b"%d\n" % self.watermark.timestamp())
+        self.other[".last-sync"] = (FILE_MODE, b"%d\n" % self.watermark.timestamp())
 
 
 def _subject(draft: Draft) -> str:
@@ -258,8 +259,3 @@ def _subject(draft: Draft) -> str:
 
 def _run_id(instant: datetime, suffix: str) -> str:
     return f"{instant.astimezone(UTC):%Y%m%dT%H%M%SZ}-{suffix}"
-
-
-def _digest(payload: Mapping[str, bytes]) -> str:
-    lines = (f"{path}\0{sha256(content).hexdigest()}\n" for path, content in sorted(payload.items()))
-    return sha256("".join(lines).encode()).hexdigest()
