@@ -17,6 +17,9 @@ from dsh_memory.records import Record
 #: Identifies a memory that a new version may replace: bucket, scope, team, semantic key.
 SemanticKey = tuple[str, str | None, str | None, str]
 
+#: A place: path, bucket, scope, team, type and kind.
+PathKey = tuple[str | None, ...]
+
 
 class Known(NamedTuple):
     """A record file and the memory it is."""
@@ -114,6 +117,11 @@ def semantic_key(memory: Memory) -> SemanticKey | None:
     if memory.semantic_key is None:
         return None
     return (memory.bucket, memory.scope, memory.team_id, memory.semantic_key)
+
+
+def path_key(memory: Memory) -> PathKey:
+    """Where a memory stands."""
+    return (memory.path, memory.bucket, memory.scope, memory.team_id, memory.memory_type, memory.kind)
 
 
 def content_key(memory: Memory) -> bytes:

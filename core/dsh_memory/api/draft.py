@@ -9,10 +9,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from hashlib import sha256
+from heapq import nsmallest
 from typing import Final
 from urllib.parse import quote
 
-from dsh_memory.api.catalogue import Catalogue, SemanticKey, content_key, semantic_key
+from dsh_memory.api.catalogue import Catalogue, SemanticKey, content_key, path_key, semantic_key
 from dsh_memory.api.failures import ApiFailure, InvalidField, conflict, not_found
 from dsh_memory.api.mapping import memory_of, record_bytes
 from dsh_memory.api.paths import file_name, safe_folder
@@ -23,6 +24,7 @@ from dsh_memory.records.secrets import scan
 from dsh_memory.repository.layout import Root
 
 _ARCHIVE: Final = "archive/"
+_COMPARED_CHARACTERS: Final = 500
 
 
 class Stale(Exception):
@@ -129,6 +131,19 @@ class Draft:
             self._batch.catalogue.of_content(memory), lambda other: content_key(other) == key
         )
 
+    def similar(self, memory: Memory, most: int = 20) -> list[Memory]:
+        """The other active memories of the same place that share most words with this one, best first."""
+        index = self._batch.catalogue.index
+        with self._batch.catalogue.lock:
+            scores = index.match(memory.content[:_COMPARED_CHARACTERS]).scores
+            best = nsmallest(most, scores, key=lambda file: (-scores[file], file))
+            found = [index.memory(file) for file in best]
+        place = path_key(memory)
+        return self._current(
+            found,
+            lambda other: path_key(other) == place and other.id != memory.id and other.status == "active",
+        )
+
     def every(self) -> list[Memory]:
         """All memories."""
         return self._current(list(self._batch.catalogue), lambda _: True)
@@ -136,12 +151,12 @@ class Draft:
     def _current(self, known: list[Memory], wanted: Callable[[Memory], bool]) -> list[Memory]:
         changed = {**self._batch.records, **self._records}
         found = [memory for memory in known if memory.file not in changed]
-        newer = (memory_of(record) for record in changed.values() if record is not None)
-        return found + [memory for memory in newer if wanted(memory)]
+        found += (memory_of(record) for record in changed.values() if record is not None)
+        return [memory for memory in found if wanted(memory)]
 
     # --- writing ----------------------------------------------------------------------------------------
 
-    def save(self, memory: Memory) -> Memory:
+    def save(self, memory: Memory, *, primary: bool = True) -> Memory:
         """Write a memory, new or changed, to the file where it belongs; raises ApiFailure for what no file
         can hold.
 
@@ -175,7 +190,10 @@ class Draft:
             self._data[file] = data
             self._records[file] = record
         saved = replace(memory, file=file)
-        self._saved.append(saved)
+        if primary:
+            self._saved.insert(0, saved)
+        else:
+            self._saved.append(saved)
         return saved
 
     def _bytes(self, file: str) -> bytes:

@@ -110,14 +110,18 @@ class RecallIndex:
             self._ordered.pop(document.group, None)
         self._newest = None
 
+    @property
+    def languages(self) -> list[str]:
+        """The languages of the records in it."""
+        return sorted(language for language, count in self._languages.items() if count > 0)
+
     def memory(self, file: str) -> Memory:
         """The memory of a file that is in the index."""
         return self._documents[file].memory
 
     def match(self, query: str) -> Matches:
         """BM25 of every record that holds a word of the query."""
-        languages = [language for language, count in self._languages.items() if count > 0]
-        words = query_terms(query, languages)
+        words = query_terms(query, self.languages)
         scores: dict[str, float] = {}
         found_words: dict[str, int] = {}
         best = 0.0

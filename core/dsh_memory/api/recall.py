@@ -14,8 +14,6 @@ from typing import Final
 from dsh_memory.api.catalogue import Catalogue
 from dsh_memory.api.values import Caller, Filter, Memory
 
-MAX_CANDIDATES: Final = 1000
-_CANDIDATES_PER_RESULT: Final = 10
 _NEIGHBOUR: Final = 1 / 3
 _RECENCY: Final = 0.05
 _HALF_LIFE_DAYS: Final = 90
@@ -88,12 +86,11 @@ def search(catalogue: Catalogue, caller: Caller, query: Query, now: datetime) ->
         key=lambda hit: (-hit.score, hit.memory.id),
     )
     passes = query.wanted.matcher()
-    window = query.candidate_count or min(MAX_CANDIDATES, _CANDIDATES_PER_RESULT * query.limit)
     hits: list[Hit] = []
     filtered = candidates = 0
     for hit in ranked:
         # Without a window of the client's own, filters never hide a match that is there.
-        if len(hits) == query.limit or (candidates >= window and (query.candidate_count is not None)):
+        if len(hits) == query.limit or (candidates == query.candidate_count):
             break
         candidates += 1
         memory = hit.memory

@@ -41,6 +41,11 @@ def add_http_options(serve: argparse.ArgumentParser) -> None:
     serve.add_argument(
         "--open-reads", action="store_true", help="let callers on this machine read without a token"
     )
+    serve.add_argument(
+        "--rate-limits",
+        metavar="LIMITS",
+        help="calls a minute for each token: off, or write=N,search=N (default 180 and 300)",
+    )
 
 
 def add_host_commands(commands: Commands) -> None:
@@ -55,11 +60,20 @@ def add_host_commands(commands: Commands) -> None:
         help="what it may do; can be given more than once (default read)",
     )
     create.add_argument(
+        "--scopes",
+        metavar="NAMES",
+        help="the same, comma-separated, as the memory API names them: memory:read,memory:write",
+    )
+    create.add_argument(
         "--expires", type=_instant, metavar="WHEN", help="30d, 12h, 5m, or an ISO 8601 instant"
     )
-    for option, what in (("bucket", "bucket"), ("memory-scope", "scope"), ("path-prefix", "path prefix")):
+    for options, what in (
+        (("--bucket",), "bucket"),
+        (("--memory-scope", "--scope"), "scope"),
+        (("--path-prefix",), "path prefix"),
+    ):
         create.add_argument(
-            f"--{option}", action="append", default=[], metavar="NAME", help=f"bind it to this {what}"
+            *options, action="append", default=[], metavar="NAME", help=f"bind it to this {what}"
         )
     create.add_argument("--team", metavar="NAME", help="bind it to this team")
     create.add_argument("--temporary-agent", action="store_true", help="for an agent that reads for one task")
@@ -76,11 +90,16 @@ def add_host_commands(commands: Commands) -> None:
 
 def serve_http(call: Invocation) -> int:
     """`serve --http`"""
+    from dsh_memory.api.limits import RateLimits
     from dsh_memory.hosts.http import HttpOptions, ServeRefused, serve
     from dsh_memory.tokens import TokenStoreError
 
     asked = call.arguments
-    options = HttpOptions(asked.host, asked.port, tuple(asked.allowed_host), asked.open_reads)
+    try:
+        limits = RateLimits() if asked.rate_limits is None else RateLimits.parse(asked.rate_limits)
+    except ValueError as error:
+        raise UsageError(f"--rate-limits: {error}") from error
+    options = HttpOptions(asked.host, asked.port, tuple(asked.allowed_host), asked.open_reads, limits)
     try:
         serve(call.environment, options)
     except ServeRefused as error:
@@ -90,14 +109,28 @@ def serve_http(call: Invocation) -> int:
     return DONE
 
 
+def _rights(rights: list[str] | None, scopes: str | None) -> list[str]:
+    """The rights of a new token, named one by one or as the memory API does; reading where none is named."""
+    from dsh_memory.tokens import RIGHTS
+
+    named = [f"memory:{right}" for right in rights or ()]
+    named += [name.strip() for name in (scopes or "").split(",") if name.strip()]
+    unknown = [name for name in named if name not in RIGHTS]
+    if unknown:
+        raise UsageError(f"a scope is one of: {', '.join(RIGHTS)}")
+    return named or ["memory:read"]
+
+
 def create_token(call: Invocation) -> int:
     """`token create`"""
     asked = call.arguments
 
+    rights = _rights(asked.right, asked.scopes)
+
     def create(store: TokenStore) -> int:
         token, text = store.create(
             asked.name,
-            [f"memory:{right}" for right in asked.right or ["read"]],
+            rights,
             expires_at=asked.expires,
             buckets=asked.bucket,
             scopes=asked.memory_scope,

@@ -6,12 +6,17 @@ import logging
 import signal
 import socket
 import sys
-from dataclasses import dataclass
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
 
 import uvicorn
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
 
+from dsh_memory.api.app import memory_routes
+from dsh_memory.api.limits import RateLimits
+from dsh_memory.api.store import MemoryStore
 from dsh_memory.environment import Environment, utc_now
 from dsh_memory.hosts.access_log import AccessLog
 from dsh_memory.hosts.fence import Fence, HostRule, is_loopback
@@ -36,6 +41,7 @@ class HttpOptions:
     port: int = 8765
     allowed_hosts: tuple[str, ...] = ()
     open_reads: bool = False
+    rate_limits: RateLimits = field(default_factory=RateLimits)
 
 
 def application(environment: Environment, options: HttpOptions) -> Starlette:
@@ -44,10 +50,24 @@ def application(environment: Environment, options: HttpOptions) -> Starlette:
         rule = HostRule(options.host, options.allowed_hosts)
     except ValueError as error:
         raise ServeRefused(f"--allowed-host: {error}") from error
-    gate = Gate(TokenStore.of(environment), open_reads=options.open_reads)
+    tokens = TokenStore.of(environment)
+    gate = Gate(tokens, open_reads=options.open_reads)
+    store = MemoryStore(environment)
+
+    @asynccontextmanager
+    async def life(_: Starlette) -> AsyncIterator[None]:
+        try:
+            yield
+        finally:
+            store.close()
+
     return Starlette(
-        routes=typert_routes(MemoryService(environment), gate),
+        routes=[
+            *memory_routes(store, gate, tokens, options.rate_limits),
+            *typert_routes(MemoryService(environment), gate),
+        ],
         middleware=[Middleware(AccessLog), Middleware(Fence, rule=rule)],
+        lifespan=life,
     )
 
 
