@@ -240,6 +240,25 @@ def test_a_dead_run_of_other_hands_is_journaled_only(memory: MemoryRepository) -
     assert inspector_of(memory).recover_plan().direction == "journal-only"
 
 
+def test_a_dead_run_with_a_forged_target_starts_no_git(memory: MemoryRepository) -> None:
+    dead_run(memory, target_commit="--output=/tmp/x")
+    assert inspector_of(memory).recover_plan().direction == "journal-only"
+
+
+def test_an_old_lock_of_git_is_told_and_can_be_cleared_away(memory: MemoryRepository) -> None:
+    lock = memory.path(".git/index.lock")
+    lock.write_bytes(b"")
+    young, old = NOON - timedelta(seconds=5), NOON - timedelta(minutes=5)
+    os.utime(lock, (young.timestamp(), young.timestamp()))
+    inspector = inspector_of(memory)
+    assert "leftovers" not in [entry.topic for entry in inspector.overview().facts]
+    os.utime(lock, (old.timestamp(), old.timestamp()))
+    assert fact(inspector, "leftovers").path == ".git/index.lock"
+    plan = inspector.recover_plan()
+    assert plan.refusal is None
+    assert plan.what == ("What dead processes left behind is cleared away: 1 thing.",)
+
+
 def test_a_run_without_its_commits_cannot_be_rolled_back(memory: MemoryRepository) -> None:
     memory.write_run(
         RUN, recovery_commit="0" * 40, apply_commit="--output=/tmp/x", changed_paths=["handbook/one.md"]

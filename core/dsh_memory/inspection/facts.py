@@ -42,6 +42,7 @@ class Circumstances:
     legacy_count: int
     expiring: Sequence[DueRecord]
     due_for_review: Sequence[DueRecord]
+    leftovers: Sequence[str]
     lock: LockFact | None
     active_run: ActiveRunFact | None
     interrupted_run: RunRow | None
@@ -57,6 +58,7 @@ def health_facts(found: Circumstances) -> tuple[Fact, ...]:
     facts = [
         *_malformed(found),
         *_runs_under_way(found),
+        *_leftovers(found),
         _root(found),
         _head(found),
         _git(found),
@@ -143,6 +145,18 @@ def _runs_under_way(found: Circumstances) -> list[Fact]:
         sentence = f"{ended.operation} {ended.run_id} was interrupted and is not resolved"
         facts.append(Fact("bad", "interrupted", sentence, recover, "recover", "dsh-memory recover"))
     return facts
+
+
+def _leftovers(found: Circumstances) -> list[Fact]:
+    if not found.leftovers:
+        return []
+    sentence = f"a dead process left {counted(len(found.leftovers), 'thing')} behind"
+    next_step = "Recover: what is safe to remove goes, files go back."
+    return [
+        Fact(
+            "attention", "leftovers", sentence, next_step, "recover", "dsh-memory recover", found.leftovers[0]
+        )
+    ]
 
 
 def _root(found: Circumstances) -> Fact:

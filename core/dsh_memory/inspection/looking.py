@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -16,10 +17,15 @@ from dsh_memory.inspection.values import (
 )
 from dsh_memory.inspection.visiting import Visit
 from dsh_memory.records import Malformed, Record
+from dsh_memory.repository.git_locks import leftover_locks
 from dsh_memory.repository.lock import read_active_run, read_lock
+from dsh_memory.repository.origin_stage import find_stage_folders
 from dsh_memory.repository.previews import Preview, list_previews
 from dsh_memory.repository.usage import read_usage as read_sidecar
 from dsh_memory.repository.view import Head, in_progress, survey_with_records
+
+# Git holds its locks for moments; a commit of the largest memory takes seconds.
+_OLD_LOCK_SECONDS = 60
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +38,10 @@ class Obstacle:
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """What one look found; `items` are all record files by path, `dirty_paths` are sorted."""
+    """What one look found; `items` are all record files by path, `dirty_paths` are sorted.
+
+    `leftovers` are what dead processes left: Git's lock files, and folders of the origin's unfinished clear.
+    """
 
     head: Head
     items: tuple[Record | Malformed, ...]
@@ -45,6 +54,7 @@ class Look:
     lock: LockFact | None
     active_run: ActiveRunFact | None
     obstacle: Obstacle | None
+    leftovers: tuple[str, ...]
 
 
 def look(visit: Visit) -> Look:
@@ -65,6 +75,7 @@ def look(visit: Visit) -> Look:
         lock=lock_fact(visit),
         active_run=active_run_fact(visit),
         obstacle=obstacle_of(visit, payload.head),
+        leftovers=leftovers_of(visit),
     )
 
 
@@ -136,6 +147,19 @@ def obstacle_of(visit: Visit, head: Head) -> Obstacle | None:
 def refusal_of(failure: MemoryFailure) -> Refusal:
     """A failure as a value."""
     return Refusal(failure.code, failure.detail, failure.message, failure.hint)
+
+
+def leftovers_of(visit: Visit) -> tuple[str, ...]:
+    """What dead processes left beside a run, by name; a lock file counts once no living git would hold it."""
+    found = find_stage_folders(visit.repository.root)
+    for path in leftover_locks(visit.repository):
+        try:
+            age = visit.now.timestamp() - os.lstat(path).st_mtime
+        except FileNotFoundError:
+            continue
+        if age > _OLD_LOCK_SECONDS:
+            found.append(os.path.relpath(path, visit.repository.root.path))
+    return tuple(found)
 
 
 def busy(lock: LockFact | None) -> Refusal | None:

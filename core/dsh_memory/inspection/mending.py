@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from dsh_memory.errors import InterruptedRun, MigrationFailure, hint_of
 from dsh_memory.inspection.changes import change_of
-from dsh_memory.inspection.looking import Look, busy, lock_fact, look, obstacle_of, refusal_of
+from dsh_memory.inspection.looking import Look, busy, leftovers_of, lock_fact, look, obstacle_of, refusal_of
 from dsh_memory.inspection.plan_values import Direction, MigratePlan, RecoverPlan, SavePlan
 from dsh_memory.inspection.plans import ROLL_BACK
 from dsh_memory.inspection.reviewing import MOST_BYTES, review_of
@@ -16,8 +16,8 @@ from dsh_memory.inspection.wording import counted
 from dsh_memory.records import Malformed, Record
 from dsh_memory.repository.changes import StagedFile
 from dsh_memory.repository.layout import Reader
-from dsh_memory.repository.lock import read_active_run
-from dsh_memory.repository.objects import read_blobs
+from dsh_memory.repository.lock import ActiveRun, read_active_run
+from dsh_memory.repository.objects import is_object_id, read_blobs
 from dsh_memory.repository.refs import contains
 from dsh_memory.repository.view import Head, payload_view, read_head
 
@@ -50,27 +50,11 @@ def recover_plan(visit: Visit) -> RecoverPlan:
     """Ending a run whose process died."""
     head = read_head(visit.repository).commit
     run = read_active_run(visit.repository.root, visit.now)
-    journaled = visit.journal.state().interrupted
-    direction: Direction | None = None
-    what: tuple[str, ...] = ()
-    run_id = None
-    if run is not None and run.state == "interrupted":
-        run_id = run.run_id
-        if run.target_commit is None:
-            direction = "journal-only"
-            what = (
-                f"{run.operation} {run_id} is journaled as interrupted; what it left in the files stays.",
-            )
-        elif head is not None and contains(visit.repository.git, head, run.target_commit):
-            direction = "forward"
-            what = (f"{run.operation} {run_id} had reached Git: its files are finished.", _NO_LOSS)
-        else:
-            direction = "back"
-            undone = f"{run.operation} {run_id} had not reached Git: its files go back to what they were."
-            what = (undone, _NO_LOSS)
-    elif journaled is not None:
-        run_id, direction = journaled.run_id, "journal-only"
-        what = (f"{journaled.operation} {run_id} is marked as resolved in the journal.",)
+    dead = run if run is not None and run.state == "interrupted" else None
+    run_id, direction, what = _course(visit, dead, head)
+    leftovers = leftovers_of(visit)
+    if leftovers:
+        what += (f"What dead processes left behind is cleared away: {counted(len(leftovers), 'thing')}.",)
     return RecoverPlan(
         operation="recover",
         expected_head=head,
@@ -78,12 +62,33 @@ def recover_plan(visit: Visit) -> RecoverPlan:
         git_words=("git commit of the journal: DPSK memory recovered: <its own id>",),
         way_back="None is needed: every state in between stays in Git.",
         confirm_word=None,
-        refusal=_recover_refusal(visit, direction),
+        refusal=busy(lock_fact(visit)) if what else _refused("recover-refused", "No run was interrupted."),
         run_id=run_id,
         direction=direction,
-        target_commit=None if run is None else run.target_commit,
-        recovery_commit=None if run is None else run.recovery_commit,
+        target_commit=None if dead is None else dead.target_commit,
+        recovery_commit=None if dead is None else dead.recovery_commit,
     )
+
+
+def _course(
+    visit: Visit, dead: ActiveRun | None, head: str | None
+) -> tuple[str | None, Direction | None, tuple[str, ...]]:
+    """Which run will be ended, which way it goes, and that in sentences."""
+    if dead is None:
+        journaled = visit.journal.state().interrupted
+        if journaled is None:
+            return None, None, ()
+        sentence = f"{journaled.operation} {journaled.run_id} is marked as resolved in the journal."
+        return journaled.run_id, "journal-only", (sentence,)
+    run = f"{dead.operation} {dead.run_id}"
+    # The id comes from a file that other programs write.
+    if not is_object_id(dead.target_commit, visit.repository.object_format):
+        sentence = f"{run} is journaled as interrupted; what it left in the files stays."
+        return dead.run_id, "journal-only", (sentence,)
+    if head is not None and contains(visit.repository.git, head, str(dead.target_commit)):
+        return dead.run_id, "forward", (f"{run} had reached Git: its files are finished.", _NO_LOSS)
+    sentence = f"{run} had not reached Git: its files go back to what they were."
+    return dead.run_id, "back", (sentence, _NO_LOSS)
 
 
 def save_plan(visit: Visit) -> SavePlan:
@@ -116,10 +121,8 @@ def save_plan(visit: Visit) -> SavePlan:
     )
 
 
-def _recover_refusal(visit: Visit, direction: Direction | None) -> Refusal | None:
-    if direction is None:
-        return Refusal("recover-refused", "no-change", "No run was interrupted.", "There is nothing to do.")
-    return busy(lock_fact(visit))
+def _refused(code: str, sentence: str) -> Refusal:
+    return Refusal(code, "no-change", sentence, "There is nothing to do.")
 
 
 def _migrate_refusal(found: Look, legacy_count: int) -> Refusal | None:
@@ -143,7 +146,7 @@ def _save_refusal(
     if obstacle is not None:
         return Refusal("save-refused", obstacle.detail, obstacle.sentence, "Mend it with Git, then save.")
     if not file_count:
-        return Refusal("save-refused", "no-change", "Nothing was edited outside.", "There is nothing to do.")
+        return _refused("save-refused", "Nothing was edited outside.")
     if blocking:
         problem = blocking[0]
         hint = hint_of(problem.kind) or "Mend the file, then save."

@@ -67,6 +67,7 @@ def _overview(visit: Visit, found: Look) -> Overview:
         legacy_count=counted.legacy_count,
         expiring=counted.expiring,
         due_for_review=counted.due_for_review,
+        leftovers=found.leftovers,
         lock=found.lock,
         active_run=found.active_run,
         interrupted_run=next(iter(interrupted), None),
