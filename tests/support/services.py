@@ -47,8 +47,8 @@ class FakeService(MemoryService):
     def recover(self) -> Envelope:
         return self.call("recover")
 
-    def save(self, message: str | None = None) -> Envelope:
-        return self.call("save", message)
+    def save(self, message: str | None = None, *, expected_head: str | None = None) -> Envelope:
+        return self.call("save", message, expected_head=expected_head)
 
-    def write_record(self, path: str, old: bytes, new: bytes) -> Envelope:
+    def write_record(self, path: str, old: bytes | None, new: bytes | None) -> Envelope:
         return self.call("write_record", (path, old, new))

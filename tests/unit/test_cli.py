@@ -488,5 +488,5 @@ class TestForPeople:
             "recovery commit  none\n"
             "journaled        yes\n"
             "records          1\n"
-            "empty            0\n"
+            "empty            none\n"
         )

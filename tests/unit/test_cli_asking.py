@@ -17,7 +17,7 @@ from dsh_memory.cli import main
 from dsh_memory.inspection import Plan, Refusal
 from tests.support.services import FakeService
 
-word, refusal, wait_for_input, *arguments = sys.argv[1:]
+word, refusal, detail, wait_for_input, *arguments = sys.argv[1:]
 
 class FakeInspector:
     def __init__(self, environment): pass
@@ -32,7 +32,7 @@ class FakeInspector:
             git_words=("git commit on main",),
             way_back="roll the run back",
             confirm_word=word or None,
-            refusal=Refusal(refusal, None, "It cannot be.", "Wait.") if refusal else None,
+            refusal=Refusal(refusal, detail or None, "It cannot be.", "Wait a while.") if refusal else None,
         )
 
 class Recorder(FakeService):
@@ -50,14 +50,14 @@ RUN = "20260819T120000Z-a1b2c3d4"
 
 
 def start(
-    *arguments: str, word: str = "", refusal: str = "", wait_for_input: bool = False
+    *arguments: str, word: str = "", refusal: str = "", detail: str = "", wait_for_input: bool = False
 ) -> TerminalProcess:
     """The command line with these arguments on a terminal, in front of a plan and a recording service."""
     repository = Path(__file__).parents[2]
     variables = {**os.environ, "PYTHONPATH": os.pathsep.join([str(repository), *sys.path])}
     waits = "yes" if wait_for_input else ""
     return TerminalProcess(
-        [sys.executable, "-c", _PROGRAM, word, refusal, waits, *arguments, "--root", "/nonexistent"],
+        [sys.executable, "-c", _PROGRAM, word, refusal, detail, waits, *arguments, "--root", "/nonexistent"],
         variables,
     )
 
@@ -98,7 +98,7 @@ def test_rollback_asks_for_the_commit() -> None:
     [
         (("migrate",), ("memory.migrateLegacy", {"dryRun": False}, HEAD)),
         (("recover",), ("recover", None, None)),
-        (("save", "-m", "mine"), ("save", "mine", None)),
+        (("save", "-m", "mine"), ("save", "mine", HEAD)),
         (("preview", "apply", RUN), ("memory.applyPreview", {"previewId": RUN}, HEAD)),
         (("preview", "discard", RUN), ("memory.discardPreview", {"previewId": RUN}, None)),
     ],
@@ -159,7 +159,14 @@ def test_a_plan_that_is_refused_asks_nothing(refusal: str, ends_with: int) -> No
         code, output, screen = terminal.end()
     assert code == ends_with
     assert json.loads(output)["error"]["code"] == refusal
-    assert b"It cannot be." in screen and b"[y/N]" not in screen
+    assert b"It cannot be." in screen and b"Wait a while." in screen and b"[y/N]" not in screen
+
+
+def test_a_plan_that_changes_nothing_asks_nothing() -> None:
+    with start("recover", "--json", refusal="recover-refused", detail="no-change") as terminal:
+        code, output, screen = terminal.end()
+    assert (code, screen) == (0, b"")
+    assert called(output) == ("recover", None, None)
 
 
 def test_an_option_confirms_on_a_terminal_too() -> None:

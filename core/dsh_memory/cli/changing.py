@@ -18,6 +18,8 @@ Act = Callable[[str | None], "Envelope"]
 
 _CLEAR = "DELETE_MEMORY"
 _ROLL_BACK = "ROLLBACK_MEMORY"
+# The detail of a plan that would change nothing: the act itself says so, and there is nothing to ask.
+_NOTHING_TO_DO = "no-change"
 
 
 def clear(call: Invocation) -> int:
@@ -93,7 +95,7 @@ def save(call: Invocation) -> int:
         call,
         confirmed_by="--yes",
         plan=None if call.arguments.yes else lambda: call.inspector.save_plan(),
-        act=lambda _: call.service.save(call.arguments.message),
+        act=lambda head: call.service.save(call.arguments.message, expected_head=head),
     )
 
 
@@ -105,10 +107,10 @@ def _change(call: Invocation, *, confirmed_by: str, plan: Callable[[], Plan] | N
 
         asking.require_terminal(confirmed_by)
         shown = plan()
-        if shown.refusal is not None:
-            why = shown.refusal
-            return fail(why.code, why.sentence, why.detail, as_json=call.wants_json)
-        if not asking.confirm(shown):
+        why = shown.refusal
+        if why is not None and why.detail != _NOTHING_TO_DO:
+            return fail(why.code, why.sentence, why.detail, as_json=call.wants_json, hint=why.hint)
+        if why is None and not asking.confirm(shown):
             return FAILED
         head = shown.expected_head
     envelope = act(head)

@@ -81,14 +81,14 @@ def exit_code(envelope: Envelope) -> int:
     return DONE if envelope["ok"] else _failure_code(envelope["error"]["code"])
 
 
-def fail(code: str, message: str, detail: str | None, *, as_json: bool) -> int:
+def fail(code: str, message: str, detail: str | None, *, as_json: bool, hint: str | None = None) -> int:
     """Says what failed and what to do about it, with `as_json` also as the envelope; the exit code."""
     if as_json:
         reason = {} if detail is None else {"detail": detail}
         emit_json({"ok": False, "error": {"code": code, "message": message, **reason}})
     narrate(f"dsh-memory: {code}{f' ({detail})' if detail else ''}: {message}")
-    if hint := hint_of(code):
-        narrate(hint)
+    if advice := hint or hint_of(code):
+        narrate(advice)
     return _failure_code(code)
 
 

@@ -4,28 +4,21 @@ from __future__ import annotations
 
 import sys
 from importlib.metadata import entry_points
-from typing import TYPE_CHECKING
 
 from dsh_memory.cli.invocation import Invocation, UsageError
 from dsh_memory.cli.output import answer, emit, exit_code
 from dsh_memory.text import visible
-
-if TYPE_CHECKING:
-    from dsh_memory.service import Success
 
 _FRONTENDS = "dsh_memory.frontends"
 
 
 def init(call: Invocation) -> int:
     """`dsh-memory init`: creates the memory repository, or restores what the one there lacks."""
-    from dsh_memory.repository.creation import init as create
-
-    result = create(call.environment)
-    envelope: Success = {"ok": True, "value": {"created": result.created, "restored": list(result.restored)}}
-    if answer(call, envelope):
+    envelope = call.service.init()
+    if value := answer(call, envelope):
         root = visible(call.environment.memory_root)
-        emit(f"created {root}" if result.created else f"{root} is complete")
-        emit(*(f"restored {visible(path)}" for path in result.restored))
+        emit(f"created {root}" if value["created"] else f"{root} is complete")
+        emit(*(f"restored {visible(path)}" for path in value["restored"]))
     return exit_code(envelope)
 
 

@@ -50,7 +50,9 @@ def outcome(value: Mapping[str, object]) -> list[str]:
     for key, item in value.items():
         name = _WORD_START.sub(" ", key).replace("_", " ").lower()
         if isinstance(item, list):
-            pairs += [(name, entry) for entry in item if isinstance(entry, str)] or [(name, len(item))]
+            pairs += [(name, entry) for entry in item if isinstance(entry, str)] or [
+                (name, len(item) or "none")
+            ]
         else:
             pairs.append((name, "none" if item is None else item))
     return facts(pairs)
