@@ -77,7 +77,7 @@ def finish(
     reached("index")
     outcome = projection.run(resumed=resumed)
     reached("projection")
-    _write_journal(repo.root, journal)
+    write_journal(repo.root, journal)
     if plan.preview_id is not None:
         remove_tree(repo.root, f"{PREVIEWS_FOLDER}/{plan.preview_id}")
     reached("journal")
@@ -106,7 +106,8 @@ def journal_bytes(git: WritingGit, plan: Plan) -> dict[str, bytes]:
     return {path: blobs[blob] for path, blob in entries.items()}
 
 
-def _write_journal(root: Root, files: Mapping[str, bytes]) -> None:
+def write_journal(root: Root, files: Mapping[str, bytes]) -> None:
+    """Writes journal files into the worktree, each in one step and durably."""
     with Folders(root) as folders:
         for path, data in files.items():
             parent, _, name = path.rpartition("/")

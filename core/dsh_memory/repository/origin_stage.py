@@ -1,8 +1,9 @@
 """What an unfinished clear of the JavaScript origin leaves: the whole payload, moved into a folder beside it.
 
-The origin first renames the payload's entries into `.dpsk-memory-clear-<hex>` and deletes that folder at the
-end. If it dies between, all of memory looks gone (`origin-faults.md` 13). Each file goes back to its place;
-where another stands there by now with other content, it is set beside it under a name that says what it is.
+The origin renames the payload's entries into `.dpsk-memory-clear-<hex>`, commits, and deletes that folder.
+If it dies between, all of memory looks gone (`origin-faults.md` 13). Where the commit was made, recovery
+finishes the clear; else each file goes back to its place, or beside it where another text stands there by
+now.
 """
 
 from __future__ import annotations
@@ -13,8 +14,11 @@ import stat
 from contextlib import suppress
 
 from dsh_memory.errors import UnsafeLayout
-from dsh_memory.repository.descriptors import READ_FLAGS, Folders, rename_exclusive
-from dsh_memory.repository.layout import PAYLOAD, Root, open_folder
+from dsh_memory.repository.descriptors import READ_FLAGS, Folders, remove_tree, rename_exclusive
+from dsh_memory.repository.git import GitFailed
+from dsh_memory.repository.layout import PAYLOAD, Reader, Root, open_folder
+from dsh_memory.repository.objects import BlobHasher, payload_of
+from dsh_memory.repository.opening import Repository
 
 _STAGE = re.compile(r"\.dpsk-memory-clear-[0-9a-f]{4,64}")
 
@@ -26,14 +30,17 @@ def find_stage_folders(root: Root) -> list[str]:
     )
 
 
-def restore_stage_folder(root: Root, name: str) -> list[str]:
-    """Puts every file of the folder back where it belongs, and removes the folder; the paths put back.
+def settle_stage_folder(repo: Repository, name: str) -> list[str]:
+    """Finishes the clear or puts every file back where it belongs; the paths put back.
 
     Raises UnsafeLayout for links and special files in it, OSError for what the system refuses.
     """
+    if _was_committed(repo, name):
+        remove_tree(repo.root, name)
+        return []
     restored: list[str] = []
-    with Folders(root) as folders:
-        stage = open_folder(root.descriptor, name, name)
+    with Folders(repo.root) as folders:
+        stage = open_folder(repo.root.descriptor, name, name)
         try:
             for entry in sorted(set(os.listdir(stage)) & set(PAYLOAD)):
                 _restore(folders, stage, name, entry, entry, restored)
@@ -42,8 +49,25 @@ def restore_stage_folder(root: Root, name: str) -> list[str]:
         folders.flush()
     # What is no payload is not ours to delete: then the folder stays, and health goes on showing it.
     with suppress(OSError):
-        os.rmdir(name, dir_fd=root.descriptor)
+        os.rmdir(name, dir_fd=repo.root.descriptor)
     return restored
+
+
+def _was_committed(repo: Repository, name: str) -> bool:
+    """Whether HEAD is the clear's commit, so that its parent holds every file of the folder."""
+    empty = BlobHasher(repo.object_format).of(b"")
+    try:
+        if any(entry.blob != empty for entry in payload_of(repo.git, "HEAD").values()):
+            return False
+        before = payload_of(repo.git, "HEAD^")
+    except GitFailed:
+        return False
+    with repo.root.below(name) as stage, Reader(stage) as reader:
+        return all(
+            path in before
+            and BlobHasher(repo.object_format).of(reader.read(path, file.size)) == before[path].blob
+            for path, file in stage.scan().files.items()
+        )
 
 
 def _restore(folders: Folders, above: int, stage: str, name: str, path: str, restored: list[str]) -> None:
@@ -62,16 +86,26 @@ def _restore(folders: Folders, above: int, stage: str, name: str, path: str, res
         raise UnsafeLayout(
             "A link or special file stands in an unfinished clear's folder.", detail=f"no-file: {path}"
         )
-    for place in (path, f"{path}.restored-{stage[-8:]}"):
+    aside = path if "/" in path else f"archive/{path}"
+    for place in (path, f"{aside}.restored-{stage[-8:]}"):
         parent, _, target = place.rpartition("/")
         target_folder = folders.get(parent, create=True)
         folders.changed(parent)
+        _remove_if_empty(target_folder, target)
         if rename_exclusive(above, name, target_folder, target):
             restored.append(place)
             return
         if _same_content(above, name, target_folder, target):
             os.unlink(name, dir_fd=above)
             return
+
+
+def _remove_if_empty(folder: int, name: str) -> None:
+    """Makes room where an empty file stands: the origin's clear leaves one in the summary's place."""
+    with suppress(FileNotFoundError):
+        status = os.stat(name, dir_fd=folder, follow_symlinks=False)
+        if stat.S_ISREG(status.st_mode) and status.st_size == 0:
+            os.unlink(name, dir_fd=folder)
 
 
 def _same_content(folder: int, name: str, other_folder: int, other: str) -> bool:

@@ -14,14 +14,21 @@ from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, replace
 
 from dsh_memory.repository.failures import TransactionFailed
-from dsh_memory.repository.finishing import INDEX_FILES, finish, journal_bytes, prepare_index, preserve
+from dsh_memory.repository.finishing import (
+    INDEX_FILES,
+    finish,
+    journal_bytes,
+    prepare_index,
+    preserve,
+    write_journal,
+)
 from dsh_memory.repository.git import WritingGit
 from dsh_memory.repository.git_locks import leftover_locks, remove_dead_locks
-from dsh_memory.repository.journal import Journal, RunRecord, new_run_id, validate_run_id
+from dsh_memory.repository.journal import LAST_RUN, Journal, RunRecord, new_run_id, validate_run_id
 from dsh_memory.repository.lock import ActiveRun, Clock, OperationLock, parse_active_run, read_dead_run
 from dsh_memory.repository.objects import Entry, payload_of, read_blobs, read_settings
 from dsh_memory.repository.opening import Repository
-from dsh_memory.repository.origin_stage import find_stage_folders, restore_stage_folder
+from dsh_memory.repository.origin_stage import find_stage_folders, settle_stage_folder
 from dsh_memory.repository.phases import reached
 from dsh_memory.repository.plan import PLAN_NAME, FileChange, Plan
 from dsh_memory.repository.projection import Outcome, Projection
@@ -56,7 +63,8 @@ class Recovery:
 
 
 def settle(repo: Repository, clock: Clock, lock: OperationLock, *, resolving: bool = True) -> Recovery:
-    """Recovers every dead run, under the caller's lock: the heart of `recover`, and the begin of every change.
+    """Recovers every dead run, under the caller's lock: the heart of `recover`, and the begin of every
+    change.
 
     Without `resolving` an interruption that is journaled already stays open. Raises TransactionFailed or a
     MemoryFailure where recovery cannot be done now; nothing is lost by then either.
@@ -83,7 +91,7 @@ def settle(repo: Repository, clock: Clock, lock: OperationLock, *, resolving: bo
             _note_outcome(git, dead, repo, recovery)
         _drop_stray_refs(repo, git)
         for name in find_stage_folders(repo.root):
-            recovery.restored += restore_stage_folder(repo.root, name)
+            recovery.restored += settle_stage_folder(repo, name)
         unresolved = [*met, *(_interrupted_last(repo, met) if resolving else ())]
         if unresolved:
             _journal(repo, clock, lock, unresolved, recovery)
@@ -152,6 +160,8 @@ def _recover_workspace(
             outcome = _roll_forward(repo, git, workspace, plan)
         else:
             outcome = _salvage(repo, workspace, plan, in_git=moved)
+            if moved and branch_of_head(git) == plan.branch:
+                write_journal(repo.root, _missing_journal(repo, git, plan))
         recovery.left += outcome.left
         if outcome.rescued:
             branch = plan.branch if tip is not None else branch_of_head(git)
@@ -195,6 +205,15 @@ def _salvage(repo: Repository, workspace: Workspace, plan: Plan, *, in_git: bool
     files = plan.files if in_git else tuple(FileChange(change.path, None, None) for change in plan.files)
     with Projection(repo.root, workspace.files, files, repo.object_format) as projection:
         return projection.salvage()
+
+
+def _missing_journal(repo: Repository, git: WritingGit, plan: Plan) -> dict[str, bytes]:
+    """The run files of a plan that the worktree lacks; `last-run.json` is this recovery's own."""
+    return {
+        path: data
+        for path, data in journal_bytes(git, plan).items()
+        if path != LAST_RUN and repo.root.lstat(path) is None
+    }
 
 
 def _note_outcome(git: WritingGit, run: ActiveRun, repo: Repository, recovery: Recovery) -> None:
