@@ -4,14 +4,67 @@
 
 from __future__ import annotations
 
-from dsh_memory.api.failures import ApiFailure
+from dsh_memory.api.draft import Batch, Draft
+from dsh_memory.api.mapping import record_bytes
 from dsh_memory.api.models import ForgetRequest
-from dsh_memory.api.store import Answer, MemoryStore, Replay
-from dsh_memory.api.values import Caller
+from dsh_memory.api.store import Answer, MemoryStore
+from dsh_memory.api.values import Caller, Memory
+from dsh_memory.environment import format_instant
+
+REDACTED = "[REDACTED]"
 
 
-def erase(
-    store: MemoryStore, caller: Caller, memory_id: str, request: ForgetRequest, replay: Replay | None
-) -> Answer:
-    """Not yet."""
-    raise ApiFailure(501, "not_implemented", "Erasing is not available yet.")
+def erase(store: MemoryStore, caller: Caller, memory_id: str, request: ForgetRequest) -> Answer:
+    """The answer of a `hard_delete` or `redact`, given once the history is purged."""
+    redact = request.mode == "redact"
+    memory = _find(store, caller, memory_id)
+    if memory.status == "redacted" and redact:
+        return _answer(memory_id, request.mode, purged=True, beyond=())
+    stone = _tombstone(store, memory, request) if redact else None
+    purged = store.purge(memory.id, {} if stone is None else {stone.file: record_bytes(stone)})
+    return _answer(memory_id, request.mode, purged=purged.purged, beyond=purged.beyond_reach)
+
+
+def _find(store: MemoryStore, caller: Caller, memory_id: str) -> Memory:
+    with store.reading() as catalogue, store.repository() as repo:
+        batch = Batch(catalogue, repo.root, frozenset(), store.clock())
+        return Draft(batch, caller, "erase", None).find(memory_id)
+
+
+def _tombstone(store: MemoryStore, memory: Memory, request: ForgetRequest) -> Memory:
+    """What stays of a redacted memory: that it was, where, and why it is gone."""
+    now = format_instant(store.clock())
+    file = memory.file if memory.file.startswith("archive/") else f"archive/{memory.file}"
+    return Memory(
+        id=memory.id,
+        content=request.replacement_content or REDACTED,
+        path=memory.path,
+        file=file,
+        kind=memory.kind,
+        bucket=memory.bucket,
+        scope=memory.scope,
+        team_id=memory.team_id,
+        memory_type=memory.memory_type,
+        status="redacted",
+        version=memory.version + 1,
+        created_at=memory.created_at,
+        updated_at=now,
+        deleted_at=now,
+        delete_reason=request.reason,
+        metadata=request.metadata or {},
+        agent=memory.agent,
+        door=memory.door,
+    )
+
+
+def _answer(memory_id: str, mode: str, *, purged: bool, beyond: tuple[str, ...]) -> Answer:
+    return {
+        "ok": True,
+        "id": memory_id,
+        "memory_id": memory_id,
+        "mode": mode,
+        "status": "redacted" if mode == "redact" else "deleted",
+        "forgotten": True,
+        "history_purged": purged,
+        "beyond_reach": list(beyond),
+    }

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -27,6 +27,7 @@ from dsh_memory.repository.allowed_secrets import read_allowed_secrets
 from dsh_memory.repository.content import RecordCache
 from dsh_memory.repository.failures import TransactionFailed
 from dsh_memory.repository.opening import Repository
+from dsh_memory.repository.purge import Purged, purge
 from dsh_memory.repository.record_commits import FileWrite, record_writer
 from dsh_memory.repository.view import read_records
 
@@ -140,6 +141,26 @@ class MemoryStore:
         if job.answer is None:
             raise RuntimeError("a batch ended without an answer")
         return job.answer
+
+    def purge(self, memory_id: str, tombstones: Mapping[str, bytes]) -> Purged:
+        """Erase every version of a memory from history, and all that is kept of it beside Git."""
+        with self._turn:
+            while self._busy:
+                self._turn.wait()
+            self._busy = True
+        try:
+            with Repository.open(self.environment) as repo:
+                purged = purge(repo, self.clock, memory_id, tombstones)
+                self.state.erase(memory_id)
+                self._generation += 1
+                self._refresh(repo)
+            return purged
+        except (MemoryFailure, TransactionFailed) as error:
+            raise _failure(error) from error
+        finally:
+            with self._turn:
+                self._busy = False
+                self._turn.notify_all()
 
     # --- reading ----------------------------------------------------------------------------------------
 

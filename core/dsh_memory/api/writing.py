@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from dsh_memory.api.draft import Draft
+from dsh_memory.api.erasing import erase
 from dsh_memory.api.failures import ApiFailure, InvalidField, conflict, not_found
 from dsh_memory.api.mapping import normal_expiry, with_client_tags
 from dsh_memory.api.models import ForgetRequest, RememberRequest, StoreRequest, UpdateRequest
@@ -17,7 +18,6 @@ from dsh_memory.api.store import Answer, MemoryStore, Replay
 from dsh_memory.api.values import Caller, Memory
 from dsh_memory.records import is_valid_id
 
-REDACTED: Final = "[REDACTED]"
 _LONGEST_ID: Final = 128
 _WORD: Final = re.compile(r"\w+")
 #: Two memories whose words overlap by this much, in the same place, may contradict each other.
@@ -93,7 +93,7 @@ class Writing:
     ) -> Answer:
         """Delete a memory: `soft_delete` can be undone, the other modes erase its history as well."""
         if request.mode != "soft_delete":
-            return self._erase(caller, memory_id, request, replay)
+            return erase(self._store, caller, memory_id, request)
 
         def work(draft: Draft) -> Answer:
             memory = draft.find(memory_id)
@@ -131,11 +131,6 @@ class Writing:
             return {"ok": True, "id": memory.id, "restored": True}
 
         return self._store.write(caller, "restore", work, replay)
-
-    def _erase(self, caller: Caller, memory_id: str, request: ForgetRequest, replay: Replay | None) -> Answer:
-        from dsh_memory.api.erasing import erase
-
-        return erase(self._store, caller, memory_id, request, replay)
 
     def _create(self, draft: Draft, wanted: Memory, request: StoreRequest) -> Memory:
         taken = draft.of_id(wanted.id)

@@ -14,8 +14,8 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from typing import Final
 
-from dsh_memory.records.metadata import MAX_RECORD_BYTES
 from dsh_memory.errors import MemoryFailure
+from dsh_memory.records.metadata import MAX_RECORD_BYTES
 from dsh_memory.repository.failures import TransactionFailed, failing, live_changed
 from dsh_memory.repository.finishing import finish, prepare_index, preserve
 from dsh_memory.repository.git import GitFailed, WritingGit
@@ -37,6 +37,7 @@ from dsh_memory.repository.opening import Repository
 from dsh_memory.repository.phases import reached
 from dsh_memory.repository.plan import PLAN_NAME, FileChange, Plan
 from dsh_memory.repository.projection import Projection, Signature
+from dsh_memory.repository.purge import finish_purge
 from dsh_memory.repository.refs import branch_of_head, drop_private_ref, move_branch, private_ref
 from dsh_memory.repository.view import in_progress
 from dsh_memory.repository.workspace import RUN_NAME, Workspace
@@ -72,6 +73,7 @@ def record_writer(repo: Repository, clock: Clock) -> Iterator[RecordWriter]:
     Raises OperationInProgress, UnsafeLayout, or TransactionFailed where the repository is not ours to move.
     """
     with failing("ready"), locked(repo, clock, OPERATION) as lock:
+        finish_purge(repo)
         yield RecordWriter(repo, lock, clock)
 
 
@@ -176,7 +178,7 @@ class _Session:
                     plan,
                     projection,
                     {},
-                    refresh=refresh and not settings.has_filters,
+                    refresh=refresh,
                 )
                 if projection.outcome.rescued:
                     rescued = projection.outcome.rescued
