@@ -81,7 +81,7 @@ def finish(
     if plan.preview_id is not None:
         remove_tree(repo.root, f"{PREVIEWS_FOLDER}/{plan.preview_id}")
     reached("journal")
-    # Filters must not run; without the refresh the index is right, only slow to compare.
+    # Without it the index is right, only slow to compare: no reason to fail.
     if refresh:
         with suppress(GitFailed, OSError):
             _refresh_index(git, workspace)

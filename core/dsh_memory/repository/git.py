@@ -94,10 +94,15 @@ def sealed_arguments(root: str, arguments: Sequence[str]) -> list[str]:
 
 @dataclass(slots=True)
 class SealedGit:
-    """Runs git on one root; `spawned` counts the processes started."""
+    """Runs git on one root.
+
+    `spawned` counts the processes started; `overrides` are further `-c key=value` arguments, for what only the
+    repository's own config can name.
+    """
 
     root: str
     spawned: int = field(default=0, init=False)
+    overrides: tuple[str, ...] = field(default=(), init=False)
 
     def run(
         self,
@@ -113,7 +118,7 @@ class SealedGit:
         """
         self.spawned += 1
         status, stdout, stderr = self._spawn(
-            sealed_arguments(self.root, arguments), sealed_environment(self.root, extra_environment), stdin
+            sealed_arguments(self.root, (*self.overrides, *arguments)), sealed_environment(self.root, extra_environment), stdin
         )
         if status not in accept:
             if _OWNERSHIP_WORDS in stderr:

@@ -79,26 +79,32 @@ def is_object_id(text: object, object_format: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What the repository's own config says: who commits, and whether it names programs that filter
-    content."""
+    """What the repository's own config says that changes obey: who commits."""
 
     identity: str
-    has_filters: bool
 
 
 def read_settings(git: SealedGit) -> Settings:
     """The repository's settings through one git process; the identity is ours unless config names both its
-    parts."""
-    answer = git.run(
-        "config", "--local", "-z", "--get-regexp", r"^(user\.(name|email)|filter\..*)$", accept=(0, 1)
-    )
+    parts.
+
+    Filter programs that the config names are switched off for this `git` from here on.
+    """
+    answer = git.run("config", "-z", "--get-regexp", r"^(user\.(name|email)|filter\..*)$", accept=(0, 1))
     values: dict[str, str] = {}
-    for item in answer.decode("utf-8", "replace").split("\0"):
-        key, _, value = item.partition("\n")
-        values[key] = re.sub(r"[<>\x00-\x1f]", "", value).strip()
+    for item in answer.split(b"\0")[:-1]:
+        key, _, value = item.partition(b"\n")
+        values[os.fsdecode(key)] = re.sub(r"[<>\x00-\x1f]", "", value.decode("utf-8", "replace")).strip()
+    # guard: no-filters (Git runs them even to compare, whenever an index is written)
+    filters = sorted({key.rpartition(".")[0] for key in values if key.startswith("filter.")})
+    git.overrides = tuple(
+        word
+        for name in filters
+        for setting in ("clean=", "smudge=", "process=", "required=false")
+        for word in ("-c", f"{name}.{setting}")
+    )
     name, email = values.get("user.name"), values.get("user.email")
-    identity = f"{name} <{email}>" if name and email else OWN_IDENTITY
-    return Settings(identity, any(key.startswith("filter.") for key in values))
+    return Settings(f"{name} <{email}>" if name and email else OWN_IDENTITY)
 
 
 def identity_environment(identity: str) -> dict[str, str]:

@@ -183,14 +183,12 @@ def _is_current(git: WritingGit, plan: Plan, tip: str) -> bool:
 
 
 def _roll_forward(repo: Repository, git: WritingGit, workspace: Workspace, plan: Plan) -> Outcome:
+    read_settings(git)
     with Projection(repo.root, workspace.files, plan.files, repo.object_format) as projection:
         projection.stage(read_blobs(git, projection.unstaged()))
         workspace.discard(*INDEX_FILES)
         prepare_index(repo, git, workspace, replace(plan, index=_still_due(repo, plan)))
-        refresh = not read_settings(git).has_filters
-        return finish(
-            repo, git, workspace, plan, projection, journal_bytes(git, plan), resumed=True, refresh=refresh
-        )
+        return finish(repo, git, workspace, plan, projection, journal_bytes(git, plan), resumed=True)
 
 
 def _still_due(repo: Repository, plan: Plan) -> tuple[FileChange, ...]:

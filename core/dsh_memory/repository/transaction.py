@@ -364,8 +364,7 @@ class Transaction:
 
     def _follow(self, plan: Plan, projection: Projection, journal: Mapping[str, bytes]) -> None:
         try:
-            refresh = not self._settings.has_filters
-            finish(self.repo, self.git, self._workspace, plan, projection, journal, refresh=refresh)
+            finish(self.repo, self.git, self._workspace, plan, projection, journal)
             if projection.outcome.rescued:
                 preserve(
                     self.repo,
