@@ -436,18 +436,32 @@ sys.exit(serve_process(Noisy(Environment("/nonexistent", "/nonexistent/memory"))
 
 
 def test_standard_output_carries_frames_only(tmp_path: Path) -> None:
-    program = [sys.executable, "-c", _NOISY]
+    """The host keeps its end of standard input open: whoever else read it would wait, or take a request."""
     repository = Path(__file__).parents[2]
     variables = {**os.environ, "PYTHONPATH": os.pathsep.join([str(repository), *sys.path])}
-    lines = b"".join(json.dumps(request("memory.status", number)).encode() + b"\n" for number in range(3))
-    done = subprocess.run(program, input=lines, capture_output=True, env=variables, cwd=tmp_path, timeout=60)
-    assert done.returncode == 0, done.stderr.decode()
-    frames = [json.loads(line) for line in done.stdout.decode("ascii").splitlines()]
+    server = subprocess.Popen(
+        [sys.executable, "-c", _NOISY],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=variables,
+        cwd=tmp_path,
+    )
+    assert server.stdin is not None and server.stdout is not None
+    too_long = threading.Timer(_WAIT, server.kill)
+    too_long.start()
+    for number in range(3):
+        server.stdin.write(json.dumps(request("memory.status", number)).encode() + b"\n")
+    server.stdin.flush()
+    frames = [json.loads(server.stdout.readline() or b"null") for _ in range(4)]
+    output, errors = server.communicate(timeout=_WAIT)
+    too_long.cancel()
+    assert (server.returncode, output) == (0, b"")
     assert frames[0]["method"] == "ready"
     assert sorted(frame["id"] for frame in frames[1:]) == [0, 1, 2]
     assert all(frame["result"]["value"] == {"cwd": "/", "stdin": ""} for frame in frames[1:])
     for words in (b"a library prints", b"a library writes", b"a child writes"):
-        assert done.stderr.count(words) == 3
+        assert errors.count(words) == 3
 
 
 def test_a_process_without_standard_error(tmp_path: Path) -> None:

@@ -28,12 +28,7 @@ INTERRUPTED = 130
 
 def prepare_streams() -> None:
     """Makes both streams take any text whatever the locale, and what is logged inert."""
-    # guard: closed-streams (a file opened later must not become standard output)
-    for descriptor in range(3):
-        try:
-            os.fstat(descriptor)
-        except OSError:
-            os.open(os.devnull, os.O_RDWR)
+    # guard: closed-streams (each takes its own descriptor, in this order, so that no file opened later can)
     sys.stdin, sys.stdout, sys.stderr = (
         stream or open(os.devnull, mode)  # noqa: SIM115
         for stream, mode in ((sys.stdin, "r"), (sys.stdout, "w"), (sys.stderr, "w"))
