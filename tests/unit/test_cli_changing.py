@@ -8,6 +8,7 @@ import shlex
 import subprocess
 import sys
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -192,9 +193,11 @@ def test_edit(filled: MemoryRepository) -> None:
     assert filled.git("status", "--porcelain") == b""
 
 
-def test_a_broken_edit_is_refused_and_kept(filled: MemoryRepository) -> None:
+def test_a_broken_edit_is_refused_and_kept(filled: MemoryRepository, tmp_path: Path) -> None:
     before = filled.live_payload()
-    code, _, narration = run(filled, "edit", "handbook/a.md", EDITOR=replacing("id: project/a", "id:_No"))
+    code, _, narration = run(
+        filled, "edit", "handbook/a.md", EDITOR=replacing("id: project/a", "id:_No"), TMPDIR=str(tmp_path)
+    )
     assert code == 1
     kept = narration.rpartition("Your text is kept in ")[2].strip()
     with open(kept) as file:
