@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
-from typing import Any, Literal
+from datetime import date, datetime
+from typing import Any, Generic, Literal, TypeVar
 
 from dsh_memory.environment import Environment
 from dsh_memory.errors import ContextFailure
@@ -21,10 +21,23 @@ from dsh_memory.repository.objects import BlobHasher
 from dsh_memory.repository.opening import Repository
 from dsh_memory.repository.previews import Preview, PreviewMemo, list_previews
 from dsh_memory.repository.usage import Hit, Usage, read_usage, record_reads
-from dsh_memory.repository.view import SCOPES, RecordSet, Scope, Survey, read_head, read_records, survey
+from dsh_memory.repository.view import (
+    SCOPES,
+    PayloadContents,
+    RecordSet,
+    Scope,
+    Survey,
+    read_head,
+    read_records,
+    steady,
+    survey,
+)
 from dsh_memory.search.context import choose, cut
-from dsh_memory.search.index import Corpus, RecordIndex
+from dsh_memory.search.index import Corpus, RecordIndex, kept_corpus
 from dsh_memory.search.ranking import snippet, tokenize
+from dsh_memory.search.segment import Segment
+
+T = TypeVar("T")
 
 _SEARCH_LIMIT = 20
 _CONTEXT_LIMIT = 10
@@ -39,8 +52,17 @@ class Memo:
     records: RecordCache = field(default_factory=RecordCache)
     runs: JournalMemo = field(default_factory=JournalMemo)
     previews: PreviewMemo = field(default_factory=PreviewMemo)
-    index: RecordIndex = field(default_factory=RecordIndex)
+    index: RecordIndex | None = None
     preloaded: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Consulted(Generic[T]):
+    """What was made of the records; how many malformed files were left out; the paths of all payload files."""
+
+    result: T
+    skipped: int
+    paths: Collection[str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,11 +83,14 @@ class Call:
 
     def survey(self) -> Survey:
         """The payload as status and health count it."""
-        catalog = self._catalog()
+        self._catalog()
         found = survey(self.repository, self.now, self.memo.records)
-        if self.memo.records.read_anew >= _WORTH_KEEPING:
-            catalog.store(self.memo.records.contents())
+        self._keep_contents()
         return found
+
+    def _keep_contents(self) -> None:
+        if self.memo.records.read_anew >= _WORTH_KEEPING:
+            self._catalog().store(self.memo.records.contents())
 
     def _catalog(self) -> Catalog:
         repository = self.repository
@@ -76,13 +101,51 @@ class Call:
             self.memo.records.preload(catalog.load())
         return catalog
 
-    def records(self, scope: Scope) -> RecordSet:
-        """The records of a scope, expired ones included."""
-        return read_records(self.repository, self.now, scope, self.memo.records)
+    def records(self) -> RecordSet:
+        """All records, expired ones included."""
+        return read_records(self.repository, self.now, "all", self.memo.records)
 
-    def corpus(self, found: RecordSet, folders: tuple[str, ...]) -> Corpus:
-        """What of these records can match now, through the index."""
-        return self.memo.index.corpus(found.records, folders, self.now.date())
+    def consult(self, folders: tuple[str, ...], use: Callable[[Corpus], T]) -> Consulted[T]:
+        """What `use` makes of the records below `folders` that can match now."""
+        today = self.now.date()
+        if self.memo.index is None:
+            self.memo.index = RecordIndex(self.environment.cache_dir)
+            if self.memo.index.segment is not None:
+                kept = self._consult_kept(self.memo.index.segment, folders, today, use)
+                if kept is not None:
+                    return kept
+        found = self.records()
+        corpus = self.memo.index.corpus(found.records, found.blobs, folders, today)
+        return Consulted(use(corpus), _below(found.malformed, folders), found.paths)
+
+    def _consult_kept(
+        self, segment: Segment, folders: tuple[str, ...], today: date, use: Callable[[Corpus], T]
+    ) -> Consulted[T] | None:
+        """The same for a process that asks for the first time: of the files only those are read that are answered."""
+        repository, cache = self.repository, self.memo.records
+        self._catalog()
+
+        def from_worktree() -> Consulted[T] | None:
+            with PayloadContents(repository, cache) as contents:
+                corpus = kept_corpus(segment, contents.record_blobs, folders, today, contents.record)
+                if corpus is None:
+                    return None
+                return Consulted(use(corpus), _below(contents.malformed, folders), contents.paths)
+
+        try:
+            return steady(repository, self.now, from_worktree, lambda: None)
+        except LookupError:
+            # A file that was to be answered is gone by now: read all as it is.
+            return None
+
+    def keep_index(self) -> None:
+        """For a process about to end: leave the next one an index, where that makes it much faster."""
+        if self.memo.index is None:
+            return
+        found = self.records()
+        if self.memo.index.is_worth_building(found.records, found.blobs):
+            self.memo.index.build(found.records, found.blobs)
+        self._keep_contents()
 
     def pending_previews(self) -> tuple[Preview, ...]:
         """Pending previews, newest first."""
@@ -197,7 +260,7 @@ def migrate_legacy(call: Call, dry_run: Literal[True]) -> dict[str, Any]:
 
 def _legacy_records(call: Call) -> list[dict[str, Any]]:
     repository = call.repository
-    legacy = {record.path: record for record in call.records("all").records if record.is_legacy}
+    legacy = {record.path: record for record in call.records().records if record.is_legacy}
     hasher = BlobHasher(repository.object_format)
     files = {}
     for path, record in legacy.items():
@@ -220,10 +283,10 @@ def _legacy_records(call: Call) -> list[dict[str, Any]]:
 
 def search(call: Call, query: str, limit: int | None, scope: Scope | None) -> dict[str, Any]:
     """`memory.search`"""
-    found = call.records("all")
-    folders = SCOPES[scope or "active"]
     tokens = tokenize(query)
-    count, hits = call.corpus(found, folders).rank(tokens, limit or _SEARCH_LIMIT)
+    wanted = limit or _SEARCH_LIMIT
+    found = call.consult(SCOPES[scope or "active"], lambda corpus: corpus.rank(tokens, wanted))
+    count, hits = found.result
     usage = _usage_if_readable(call)
     return {
         "query": query,
@@ -243,7 +306,7 @@ def search(call: Call, query: str, limit: int | None, scope: Scope | None) -> di
             }
             for hit in hits
         ],
-        "skipped": _skipped(found, folders),
+        "skipped": found.skipped,
     }
 
 
@@ -251,10 +314,12 @@ def context(call: Call, query: str | None, limit: int | None, scope: Scope | Non
     """`memory.context`; counts the returned records as used, where the sidecar can be written."""
     repository = call.repository
     usage = read_usage(repository.root)
-    found = call.records("all")
-    folders = SCOPES[scope or "active"]
     tokens = None if query is None else tokenize(query)
-    chosen = choose(call.corpus(found, folders), tokens, limit or _CONTEXT_LIMIT, usage.of)
+    wanted = limit or _CONTEXT_LIMIT
+    found = call.consult(
+        SCOPES[scope or "active"], lambda corpus: choose(corpus, tokens, wanted, usage.of)
+    )
+    chosen = found.result
     read = [Hit(pick.record.path, pick.record.id, pick.record.content_hash) for pick in chosen]
     counted = record_reads(repository.root, repository.common_dir, read, call.now, found.paths) if read else {}
     records = []
@@ -284,7 +349,7 @@ def context(call: Call, query: str | None, limit: int | None, scope: Scope | Non
         "count": len(records),
         "records": records,
         "usageRecorded": counted is not None,
-        "skipped": _skipped(found, folders),
+        "skipped": found.skipped,
     }
 
 
@@ -296,8 +361,8 @@ def _usage_if_readable(call: Call) -> Usage:
         return Usage()
 
 
-def _skipped(found: RecordSet, folders: tuple[str, ...]) -> int:
-    return sum(file.path.partition("/")[0] in folders for file in found.malformed)
+def _below(malformed: Iterable[Malformed], folders: tuple[str, ...]) -> int:
+    return sum(file.path.partition("/")[0] in folders for file in malformed)
 
 
 def _source_rollouts(record: Record) -> list[str]:

@@ -135,16 +135,14 @@ class MemoryService:
         """`memory.context({query, limit, scope})`"""
         return self.call("memory.context", {"query": query, "limit": limit, "scope": scope})
 
-    def init(self) -> Envelope:
-        """Creates the memory repository of this environment, or restores what the one there lacks."""
+    def keep_index(self) -> None:
+        """For a process about to end after a search: leave the next one an index, where that makes it much faster."""
+        if self._memo is not None and self._memo.index is not None:
+            from dsh_memory.answers import Call
+            from dsh_memory.repository.opening import Repository
 
-        def answer() -> dict[str, Any]:
-            from dsh_memory.repository.creation import init
-
-            result = init(self.environment)
-            return {"created": result.created, "restored": list(result.restored)}
-
-        return self._answered("init", "repo-unavailable", answer)
+            with Repository.open(self.environment) as repository:
+                Call(repository, self.clock(), self._memo).keep_index()
 
     def init(self) -> Envelope:
         """Creates the memory repository, or restores what one lacks; the value: `created`, and `restored` paths."""
@@ -216,10 +214,15 @@ class MemoryService:
         with Repository.open(self.environment) as repository:
             if method.mutating and not request.get("dry_run"):
                 return self._change(method, repository, request, expected_head)
-            if self._memo is None:
-                self._memo = answers.Memo()
             answer: Callable[..., dict[str, Any]] = getattr(answers, method.attribute)
-            return answer(answers.Call(repository, self.clock(), self._memo), **request)
+            return answer(answers.Call(repository, self.clock(), self._remembered()), **request)
+
+    def _remembered(self) -> Memo:
+        if self._memo is None:
+            from dsh_memory.answers import Memo
+
+            self._memo = Memo()
+        return self._memo
 
     def _change(
         self, method: Method, repository: Repository, request: dict[str, Any], expected_head: str | None

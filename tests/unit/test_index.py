@@ -33,6 +33,10 @@ def make(path: str, identity: str, body: str, **fields: str) -> Record:
     return read
 
 
+def blobs_of(tree: list[Record]) -> dict[str, str]:
+    return {record.path: record.sha256 for record in tree}
+
+
 @st.composite
 def records(draw: st.DrawFn) -> Record:
     number = draw(st.integers(0, 40))
@@ -65,44 +69,45 @@ def test_answers_are_those_of_plain_reading(
     before: list[Record], after: list[Record], query: list[str], limit: int, folders: tuple[str, ...]
 ) -> None:
     index = RecordIndex()
-    index.build(before)
+    index.build(before, blobs_of(before))
     tokens = tokenize(" ".join(query))
     wanted = [
         record for record in after if record.path.split("/")[0] in folders and not is_expired(record, TODAY)
     ]
-    corpus = index.corpus(after, folders, TODAY)
+    corpus = index.corpus(after, blobs_of(after), folders, TODAY)
     assert corpus.rank(tokens, limit) == rank(wanted, tokens, limit)
     _, every = rank(wanted, tokens, len(wanted) + 1)
-    found = [hit for hits in corpus.groups(tokens) for hit in hits]
-    assert sorted((hit.record.path, hit.score) for hit in found) == sorted((hit.record.path, hit.score) for hit in every)
-    assert sorted(record.path for record in corpus.records()) == sorted(record.path for record in wanted)
+    found = [(candidate.get(), score) for score, candidates in corpus.groups(tokens) for candidate in candidates]
+    assert sorted((record.path, score) for record, score in found) == sorted((hit.record.path, hit.score) for hit in every)
+    every_one = sorted((candidate.path, candidate.id) for candidate in corpus.candidates())
+    assert every_one == sorted((record.path, record.id) for record in wanted)
 
 
 def test_a_large_share_of_changes_makes_a_new_segment_in_the_background() -> None:
     jobs = []
-    index = RecordIndex(jobs.append)
+    index = RecordIndex(start=jobs.append)
     tree = [make(f"handbook/{number}.md", f"n/r{number}", "tabs") for number in range(600)]
-    index.corpus(tree, ("handbook",), TODAY)
+    index.corpus(tree, blobs_of(tree), ("handbook",), TODAY)
     assert not jobs, "a process that asks once builds nothing"
-    index.corpus(tree, ("handbook",), TODAY)
-    index.corpus(tree, ("handbook",), TODAY)
+    index.corpus(tree, blobs_of(tree), ("handbook",), TODAY)
+    index.corpus(tree, blobs_of(tree), ("handbook",), TODAY)
     assert len(jobs) == 1, "one build at a time"
     jobs.pop()()
-    assert index.corpus(tree, ("handbook",), TODAY).others == []
+    assert index.corpus(tree, blobs_of(tree), ("handbook",), TODAY).others == []
     changed = [make(record.path, record.id, "spaces") for record in tree[:20]] + tree[20:]
-    assert len(index.corpus(changed, ("handbook",), TODAY).others) == 20
+    assert len(index.corpus(changed, blobs_of(changed), ("handbook",), TODAY).others) == 20
     assert not jobs, "few changes are scored plainly"
     changed = [make(record.path, record.id, "spaces") for record in tree[:100]] + tree[100:]
-    index.corpus(changed, ("handbook",), TODAY)
+    index.corpus(changed, blobs_of(changed), ("handbook",), TODAY)
     assert len(jobs) == 1
 
 
 def test_the_day_a_record_expires_it_is_gone_from_the_next_answer() -> None:
     index = RecordIndex()
     tree = [make("handbook/a.md", "a", "tabs", expires_at="2026-08-21")]
-    index.build(tree)
-    assert index.corpus(tree, ("handbook",), date(2026, 8, 20)).rank(["tabs"], 5)[0] == 1
-    assert index.corpus(tree, ("handbook",), date(2026, 8, 21)).rank(["tabs"], 5)[0] == 0
+    index.build(tree, blobs_of(tree))
+    assert index.corpus(tree, blobs_of(tree), ("handbook",), date(2026, 8, 20)).rank(["tabs"], 5)[0] == 1
+    assert index.corpus(tree, blobs_of(tree), ("handbook",), date(2026, 8, 21)).rank(["tabs"], 5)[0] == 0
 
 
 def test_bit_sets_hold_what_they_were_given() -> None:
@@ -125,7 +130,7 @@ def test_bit_sets_hold_what_they_were_given() -> None:
 def test_an_empty_segment_answers() -> None:
     assert Segment.build([]).best(["tabs"], 0, 5) == (0, [])
     one = make("handbook/a.md", "a", "")
-    built = Segment.build([Document("k", one.path, search_text(one))])
+    built = Segment.build([Document("k", one.path, search_text(one), one.id, None)])
     assert built.best(["observation"], 1, 5)[0] == 1
 
 
@@ -227,3 +232,112 @@ def test_a_settled_memory_is_not_read_again(memory: MemoryRepository, monkeypatc
         service.context("text")
     payload = [path for path in read if path.startswith("handbook/")]
     assert sorted(payload) == sorted({*payload}), "each file at most once, over all calls"
+
+
+class TestKeptBetweenProcesses:
+    """A new process answers from what earlier ones kept, and never otherwise than from the files."""
+
+    @pytest.fixture
+    def large(self, memory: MemoryRepository, monkeypatch: pytest.MonkeyPatch) -> MemoryRepository:
+        from dsh_memory.repository import content
+
+        # Files of a moment ago count as settled, as they will two seconds from now.
+        monkeypatch.setattr(content, "SETTLED_NS", -(10**18))
+        memory.write_all(
+            {f"handbook/{n}.md": record_text(f"n/r{n}", f"tabs word{n}\n", expires_at="2026-08-21") for n in range(520)}
+        )
+        memory.write("handbook/bad.md", "---\nid: x\n---\n")
+        memory.write("archive/old.md", "tabs, and no header\n")
+        memory.commit()
+        service = self.fresh(memory)
+        self.ask(service)
+        service.keep_index()
+        return memory
+
+    @staticmethod
+    def fresh(memory: MemoryRepository, clock: FrozenClock | None = None) -> MemoryService:
+        return MemoryService(memory.environment, clock=clock or FrozenClock())
+
+    @staticmethod
+    def ask(service: MemoryService) -> list[object]:
+        asked = [
+            service.search(query, limit=limit, scope=scope)
+            for query in ("tabs", "word7", "word17 tabs", "header")
+            for limit in (3, 1000)
+            for scope in ("active", "all", "archive")
+        ]
+        return [envelope.get("value") for envelope in asked]
+
+    def answers_like_plain_reading(self, memory: MemoryRepository, monkeypatch: pytest.MonkeyPatch) -> None:
+        kept = [self.ask_one(self.fresh(memory), query) for query in ("tabs", "word7", "header", "gone")]
+        with monkeypatch.context() as patch:
+            patch.setattr("dsh_memory.search.index.load", lambda path: None)
+            plain = [self.ask_one(self.fresh(memory), query) for query in ("tabs", "word7", "header", "gone")]
+        assert kept == plain
+
+    @staticmethod
+    def ask_one(service: MemoryService, query: str) -> object:
+        return service.search(query, limit=50, scope="all").get("value")
+
+    def test_only_the_answered_files_are_read(
+        self, large: MemoryRepository, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        from dsh_memory.repository import content
+
+        read: list[str] = []
+        real = content.Reader.read
+        monkeypatch.setattr(
+            content.Reader, "read", lambda self, path, limit: read.append(path) or real(self, path, limit)
+        )
+        value = self.fresh(large).search("word7", limit=5)["value"]
+        assert value["count"] == 11 and len(value["results"]) == 5 and value["skipped"] == 1
+        assert [path for path in read if path.endswith(".md")] == [hit["path"] for hit in value["results"]]
+        del read[:]
+        context = self.fresh(large).context("word7", limit=2)["value"]
+        assert len([path for path in read if path.endswith(".md")]) == len(context["records"]) == 2
+
+    def test_changes_of_every_kind(self, large: MemoryRepository, monkeypatch: pytest.MonkeyPatch) -> None:
+        large.write("handbook/7.md", record_text("n/r7", "gone\n"))
+        large.remove("handbook/8.md")
+        large.path("handbook/9.md").rename(large.path("archive/moved.md"))
+        large.write("rollouts/new.md", record_text("new", "word7 tabs\n"))
+        self.answers_like_plain_reading(large, monkeypatch)
+
+    def test_most_of_it_changed(self, large: MemoryRepository, monkeypatch: pytest.MonkeyPatch) -> None:
+        for number in range(520):
+            large.remove(f"handbook/{number}.md")
+        large.write("handbook/new.md", record_text("new", "word7 tabs\n"))
+        self.answers_like_plain_reading(large, monkeypatch)
+
+    def test_expiry_at_query_time(self, large: MemoryRepository) -> None:
+        clock = FrozenClock()
+        clock.advance(days=1)
+        assert self.fresh(large, clock).search("word7")["value"]["count"] == 0
+
+    @pytest.mark.parametrize("name", ["segment-1", "contents-1.json"])
+    @pytest.mark.parametrize("damage", ["cut", "empty", "flip", "gone", "folder"])
+    def test_a_damaged_cache_counts_as_none(
+        self, large: MemoryRepository, monkeypatch: pytest.MonkeyPatch, name: str, damage: str
+    ) -> None:
+        path = os.path.join(large.environment.cache_dir, name)
+        with open(path, "rb") as file:
+            data = bytearray(file.read())
+        os.unlink(path)
+        if damage == "folder":
+            os.mkdir(path)
+        elif damage != "gone":
+            data[len(data) // 2] ^= 0x55
+            kept = {"cut": data[: len(data) // 3], "empty": b"", "flip": data}[damage]
+            with open(path, "wb") as file:
+                file.write(kept)
+        self.answers_like_plain_reading(large, monkeypatch)
+
+    def test_a_cache_folder_that_cannot_be_written(
+        self, memory: MemoryRepository, isolated: object, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setenv("XDG_CACHE_HOME", "/dev/null/nowhere")
+        memory.write_all({f"handbook/{n}.md": record_text(f"n/r{n}", "tabs\n") for n in range(510)})
+        service = self.fresh(memory)
+        assert service.search("tabs")["value"]["count"] == 510
+        service.keep_index()
+        assert service.status()["ok"]

@@ -126,6 +126,7 @@ def search(call: Invocation) -> int:
             emit(row, f"       {visible(hit['snippet'])}")
         narrate(f"{len(results)} of {value['count']} matches")
         _narrate_skipped(value)
+    call.service.keep_index()
     return exit_code(envelope)
 
 
@@ -140,6 +141,7 @@ def context(call: Invocation) -> int:
             emit(visible(heading), content, *(["(cut at 4 KiB)"] if record["truncated"] else []), "")
         narrate(f"{value['count']} records")
         _narrate_skipped(value)
+    call.service.keep_index()
     return exit_code(envelope)
 
 

@@ -8,10 +8,11 @@ sequence lock.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Final, Literal, NamedTuple, TypeVar
+from types import TracebackType
+from typing import Final, Literal, NamedTuple, Self, TypeVar
 
 from dsh_memory.errors import RepoUnavailable, UnsafeLayout
 from dsh_memory.records.metadata import MAX_RECORD_BYTES, Malformed, Record, oversized, read_record
@@ -110,13 +111,14 @@ class Survey:
 class RecordSet:
     """The records of a scope and the files that are none, by path; `source` is where they were read.
 
-    `paths` are all payload files, of every scope.
+    `paths` are all payload files, of every scope; `blobs` the blob ids of the files of `records`.
     """
 
     records: tuple[Record, ...]
     malformed: tuple[Malformed, ...]
     source: Literal["worktree", "head"]
     paths: Collection[str]
+    blobs: Mapping[str, str]
 
 
 def read_head(repo: Repository) -> Head:
@@ -182,7 +184,7 @@ def survey(repo: Repository, now: datetime, cache: RecordCache | None = None) ->
             repo, head, committed, _parse_committed(repo, committed, RECORD_FOLDERS, cache)
         )
 
-    return _steady(repo, now, from_worktree, from_head)
+    return steady(repo, now, from_worktree, from_head)
 
 
 def survey_with_records(
@@ -204,7 +206,7 @@ def survey_with_records(
         parsed = _parse_committed(repo, committed, RECORD_FOLDERS, cache)
         return _survey_committed(repo, head, committed, parsed), _records_committed(committed, parsed)
 
-    return _steady(repo, now, from_worktree, from_head)
+    return steady(repo, now, from_worktree, from_head)
 
 
 def read_records(
@@ -222,7 +224,7 @@ def read_records(
         known = cache.answer(scope, scan)
         if isinstance(known, RecordSet):
             return known
-        contents = list(_contents(repo, cache, scan, record=True, folders=folders))
+        contents = list(_contents(repo, cache, scan, blob=True, record=True, folders=folders))
         found = _records_live(scan, contents, folders)
         cache.remember_answer(scope, scan, found, contents)
         return found
@@ -231,7 +233,40 @@ def read_records(
         committed = _committed(repo, read_head(repo), cache)
         return _records_committed(committed, _parse_committed(repo, committed, folders, cache))
 
-    return _steady(repo, now, from_worktree, from_head)
+    return steady(repo, now, from_worktree, from_head)
+
+
+class PayloadContents:
+    """What each payload file holds, its bytes left unread where a cache knows them; use it in a `with` statement.
+
+    `record_blobs` are the blob ids of readable record files by path, `paths` all payload files.
+    """
+
+    def __init__(self, repo: Repository, cache: RecordCache) -> None:
+        scan = repo.root.scan()
+        contents = list(_contents(repo, cache, scan, blob=True))
+        self.paths: Collection[str] = scan.files.keys()
+        self.malformed = _malformed(scan, contents)
+        self.record_blobs = {
+            content.live.path: content.blob
+            for content in contents
+            if content.kind in (Kind.RECORD, Kind.LEGACY) and content.blob is not None
+        }
+        self._files = scan.files
+        self._reader = ContentReader(repo.root, repo.object_format, cache)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._reader.__exit__(kind, error, trace)
+
+    def record(self, path: str) -> Record | None:
+        """The record at `path`, read now; None where none is there any more."""
+        content = self._reader.read(self._files[path], blob=True, record=True)
+        return content.parsed if content is not None and isinstance(content.parsed, Record) else None
 
 
 def _survey_live(head: Head, committed: dict[str, Entry], scan: Scan, contents: list[Content]) -> Survey:
@@ -263,7 +298,10 @@ def _survey_committed(
 def _records_live(scan: Scan, contents: list[Content], folders: tuple[str, ...]) -> RecordSet:
     records = [content.parsed for content in contents if isinstance(content.parsed, Record)]
     records.sort(key=lambda record: record.path)
-    return RecordSet(tuple(records), _malformed(scan, contents, folders), "worktree", scan.files.keys())
+    blobs = {content.live.path: content.blob for content in contents if content.blob is not None}
+    return RecordSet(
+        tuple(records), _malformed(scan, contents, folders), "worktree", scan.files.keys(), blobs
+    )
 
 
 def _records_committed(committed: dict[str, Entry], parsed: list[Record | Malformed]) -> RecordSet:
@@ -272,12 +310,14 @@ def _records_committed(committed: dict[str, Entry], parsed: list[Record | Malfor
         tuple(record for record in parsed if isinstance(record, Malformed)),
         "head",
         committed.keys(),
+        {path: entry.blob for path, entry in committed.items()},
     )
 
 
-def _steady(
+def steady(
     repo: Repository, now: datetime, from_worktree: Callable[[], _T], from_head: Callable[[], _T]
 ) -> _T:
+    """What `from_worktree` reads of one moment that no run cuts through; `from_head` where there is none to be had."""
     for _ in range(_ATTEMPTS):
         before = _run_marks(repo)
         # guard: no-half-state

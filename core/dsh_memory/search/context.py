@@ -9,8 +9,7 @@ from typing import Protocol
 
 from dsh_memory.environment import parse_instant
 from dsh_memory.records.metadata import Record
-from dsh_memory.search.index import Corpus
-from dsh_memory.search.ranking import Hit
+from dsh_memory.search.index import Candidate, Corpus
 
 #: A returned body holds at most this many bytes of UTF-8.
 MAX_BODY_BYTES = 4096
@@ -41,25 +40,25 @@ class Chosen:
 def choose(corpus: Corpus, tokens: Sequence[str] | None, limit: int, usage_of: UsageOf) -> list[Chosen]:
     """The records of one context answer, in its order: the best matches first selected, then ordered by usage."""
 
-    def key(record: Record) -> tuple[float, float, int, str, str]:
-        return usage_key(record, usage_of(record.path))
+    def key(candidate: Candidate) -> tuple[float, float, int, str, str]:
+        return usage_key(candidate, usage_of(candidate.path))
 
     if tokens is None:
-        return [Chosen(record, None) for record in nsmallest(limit, corpus.records(), key=key)]
-    chosen: list[Hit] = []
-    for hits in corpus.groups(tokens):
-        chosen += nsmallest(limit - len(chosen), hits, key=lambda hit: key(hit.record))
+        return [Chosen(found.get(), None) for found in nsmallest(limit, corpus.candidates(), key=key)]
+    chosen: list[tuple[int, Candidate]] = []
+    for score, candidates in corpus.groups(tokens):
+        chosen += [(score, found) for found in nsmallest(limit - len(chosen), candidates, key=key)]
         if len(chosen) == limit:
             break
-    return [Chosen(hit.record, hit.score) for hit in sorted(chosen, key=lambda hit: key(hit.record))]
+    chosen.sort(key=lambda pair: key(pair[1]))
+    return [Chosen(found.get(), score) for score, found in chosen]
 
 
-def usage_key(record: Record, usage: UsageEntry) -> tuple[float, float, int, str, str]:
+def usage_key(candidate: Candidate, usage: UsageEntry) -> tuple[float, float, int, str, str]:
     """Sort key: effective usage and last use descending (never used last), then generation, logical id, path."""
-    if usage.last_usage is None:
-        return (-usage.effective, 0.0, usage.generation, record.id, record.path)
-    last = parse_instant(usage.last_usage)
-    return (-usage.effective, -last.timestamp() if last else 0.0, usage.generation, record.id, record.path)
+    last = None if usage.last_usage is None else parse_instant(usage.last_usage)
+    last_seconds = 0.0 if last is None else -last.timestamp()
+    return (-usage.effective, last_seconds, usage.generation, candidate.id, candidate.path)
 
 
 def cut(text: str) -> tuple[str, bool]:

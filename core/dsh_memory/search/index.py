@@ -6,33 +6,45 @@ index, so an answer never waits for one and never differs from plain reading.
 
 from __future__ import annotations
 
+import os
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
+from typing import NamedTuple
 
 from dsh_memory.records.metadata import Record, is_expired
 from dsh_memory.search import bits
 from dsh_memory.search.ranking import Hit, matching, rank, search_text, telling, tie_key
 from dsh_memory.search.segment import Document, Segment
+from dsh_memory.search.segment_file import load, save
 
 #: Below this many records, scoring them all takes less than a screen's frame.
 WORTH_INDEXING = 500
 # A larger share of changed records than this is scored more slowly than a new segment is worth.
 _STALE_SHARE = 0.05
+_FILE_NAME = "segment-1"
+
+
+class Candidate(NamedTuple):
+    """A record that may be answered, by what it is ordered by; `get` reads it whole."""
+
+    path: str
+    id: str
+    get: Callable[[], Record]
 
 
 @dataclass(frozen=True, slots=True)
 class Corpus:
     """The records of one moment that can match: of the folders wanted, not expired.
 
-    `live` are the documents of `segment` among them, `record_of` their records by document number, `others` those that
+    `live` are the documents of `segment` among them, and `record_of` gives the record of one; `others` are those that
     the segment does not hold.
     """
 
     segment: Segment | None
     live: int
-    record_of: Sequence[Record | None]
+    record_of: Callable[[int], Record]
     others: Sequence[Record]
 
     def rank(self, tokens: Sequence[str], limit: int) -> tuple[int, list[Hit]]:
@@ -42,86 +54,119 @@ class Corpus:
             return count, hits
         in_segment, matches = self.segment.best(tokens, self.live, limit)
         tie_tokens = telling(tokens)
-        keyed = [((-hit.score, *tie_key(hit.record.path, hit.record.text.lower(), tie_tokens)), hit) for hit in hits]
+        found: list[tuple[tuple[int, float, int, str], Callable[[], Hit]]] = []
+        for hit in hits:
+            key = tie_key(hit.record.path, hit.record.text.lower(), tie_tokens)
+            found.append(((-hit.score, *key), lambda hit=hit: hit))  # type: ignore[misc]
         for match in matches:
-            record = self._record(match.document)
-            keyed.append(((-match.score, -match.relevance, match.words, record.path), Hit(record, match.score)))
-        keyed.sort(key=lambda pair: pair[0])
-        return count + in_segment, [hit for _, hit in keyed[:limit]]
+            path = self.segment.paths[match.document]
+            found.append(
+                (
+                    (-match.score, -match.relevance, match.words, path),
+                    lambda match=match: Hit(self.record_of(match.document), match.score),  # type: ignore[misc]
+                )
+            )
+        found.sort(key=lambda pair: pair[0])
+        return count + in_segment, [get() for _, get in found[:limit]]
 
-    def groups(self, tokens: Sequence[str]) -> Iterator[list[Hit]]:
+    def groups(self, tokens: Sequence[str]) -> Iterator[tuple[int, list[Candidate]]]:
         """All matches, those of one score together, highest score first."""
-        found: dict[int, list[Hit]] = {}
+        found: dict[int, list[Candidate]] = {}
         for hit in matching(self.others, tokens):
-            found.setdefault(hit.score, []).append(hit)
+            found.setdefault(hit.score, []).append(_candidate(hit.record))
         if self.segment is not None:
             for score, members in self.segment.groups(tokens, self.live):
-                hits = found.setdefault(score, [])
-                hits.extend(Hit(self._record(document), score) for document in bits.numbers(members))
+                found.setdefault(score, []).extend(map(self._candidate_of, bits.numbers(members)))
         for score in sorted(found, reverse=True):
-            yield found[score]
+            yield score, found[score]
 
-    def records(self) -> Iterator[Record]:
+    def candidates(self) -> Iterator[Candidate]:
         """All records."""
-        yield from self.others
-        for document in bits.numbers(self.live):
-            yield self._record(document)
+        yield from map(_candidate, self.others)
+        yield from map(self._candidate_of, bits.numbers(self.live))
 
-    def _record(self, document: int) -> Record:
-        record = self.record_of[document]
-        assert record is not None, "a live document has a record"  # noqa: S101
-        return record
+    def _candidate_of(self, document: int) -> Candidate:
+        assert self.segment is not None  # noqa: S101
+        return Candidate(
+            self.segment.paths[document], self.segment.ids[document], lambda: self.record_of(document)
+        )
 
 
 class RecordIndex:
-    """Keeps the segment of one root up to date; safe to use from several threads."""
+    """Keeps the segment of one root up to date; safe to use from several threads.
 
-    def __init__(self, start: Callable[[Callable[[], None]], None] | None = None) -> None:
-        """`start` runs a job later; without it, in a thread of its own."""
+    `folder` is where it is kept between processes, `start` runs a job later (without it, in a thread of its own).
+    """
+
+    def __init__(
+        self, folder: str | None = None, start: Callable[[Callable[[], None]], None] | None = None
+    ) -> None:
+        self._file = None if folder is None else os.path.join(folder, _FILE_NAME)
         self._start = start or _in_thread
         self._lock = threading.Lock()
-        self._segment: Segment | None = None
         self._building = False
         self._asked = False
         self._fresh: Sequence[Record] | None = None
         self._corpora: dict[tuple[str, ...], tuple[Sequence[Record], date, Segment | None, Corpus]] = {}
+        self._segment: Segment | None = None if self._file is None else load(self._file)
 
-    def corpus(self, records: Sequence[Record], folders: tuple[str, ...], today: date) -> Corpus:
+    @property
+    def segment(self) -> Segment | None:
+        """The segment there is, which may be of an earlier state of the memory."""
+        return self._segment
+
+    def corpus(
+        self, records: Sequence[Record], blobs: Mapping[str, str], folders: tuple[str, ...], today: date
+    ) -> Corpus:
         """What can match on that day: `records` are all of the memory, of which those below `folders` are wanted.
 
-        The very same sequence as last time means that nothing has changed.
+        `blobs` are the blob ids of their files. The very same sequence as last time means that nothing has changed.
         """
         segment = self._segment
         known = self._corpora.get(folders)
         if known is not None and known[0] is records and known[1:3] == (today, segment):
             corpus = known[3]
         else:
-            corpus = _corpus(segment, records, folders, today)
+            corpus = _corpus(segment, records, blobs, folders, today)
             self._corpora[folders] = (records, today, segment, corpus)
         # A process that asks once does not pay for a segment.
-        if self._asked and len(records) >= WORTH_INDEXING and self._is_stale(segment, records):
-            self._build_later(records)
+        if self._asked and len(records) >= WORTH_INDEXING and self._is_stale(segment, records, blobs):
+            self._build_later(records, blobs)
         self._asked = True
         return corpus
 
-    def build(self, records: Iterable[Record]) -> None:
-        """Make the segment anew from these records."""
-        documents = (Document(record.sha256, record.path, search_text(record)) for record in records)
-        self._segment = Segment.build(documents)
+    def build(self, records: Iterable[Record], blobs: Mapping[str, str]) -> None:
+        """Make the segment anew from these records, and keep it."""
+        self._segment = segment = Segment.build(
+            Document(
+                blobs[record.path],
+                record.path,
+                search_text(record),
+                record.id,
+                None if record.metadata is None else record.metadata.expires_at,
+            )
+            for record in records
+        )
+        if self._file is not None:
+            save(segment, self._file)
 
-    def _is_stale(self, segment: Segment | None, records: Sequence[Record]) -> bool:
+    def is_worth_building(self, records: Sequence[Record], blobs: Mapping[str, str]) -> bool:
+        """Whether a new segment would answer much faster than the one there is."""
+        return len(records) >= WORTH_INDEXING and self._is_stale(self._segment, records, blobs)
+
+    def _is_stale(self, segment: Segment | None, records: Sequence[Record], blobs: Mapping[str, str]) -> bool:
         if segment is None:
             return True
         if self._fresh is records:
             return False
         held = segment.numbers
-        missing = sum((record.path, record.sha256) not in held for record in records)
+        missing = sum((record.path, blobs[record.path]) not in held for record in records)
         stale = missing + max(0, segment.size - len(records)) > _STALE_SHARE * len(records)
         if not stale:
             self._fresh = records
         return stale
 
-    def _build_later(self, records: Sequence[Record]) -> None:
+    def _build_later(self, records: Sequence[Record], blobs: Mapping[str, str]) -> None:
         with self._lock:
             if self._building:
                 return
@@ -129,32 +174,74 @@ class RecordIndex:
 
         def job() -> None:
             try:
-                self.build(records)
+                self.build(records, blobs)
             finally:
                 self._building = False
 
         self._start(job)
 
 
+def kept_corpus(
+    segment: Segment,
+    files: Mapping[str, str],
+    folders: tuple[str, ...],
+    today: date,
+    read: Callable[[str], Record | None],
+) -> Corpus | None:
+    """What can match of the record files given as path -> blob id, without reading those that the segment holds.
+
+    `read` reads one file: None where it is no record. None where so much has changed that all had better be read.
+    """
+    live: list[int] = []
+    others: list[Record] = []
+    changed = [path for path, blob in files.items() if (path, blob) not in segment.numbers]
+    if len(changed) > max(WORTH_INDEXING, _STALE_SHARE * len(files)):
+        return None
+    for path, blob in files.items():
+        number = segment.numbers.get((path, blob))
+        if number is not None and path.partition("/")[0] in folders:
+            expires_at = segment.expiries[number]
+            if expires_at is None or expires_at > today.isoformat():
+                live.append(number)
+    for path in changed:
+        record = read(path)
+        if record is not None and path.partition("/")[0] in folders and not is_expired(record, today):
+            others.append(record)
+
+    def record_of(document: int) -> Record:
+        record = read(segment.paths[document])
+        if record is None:
+            raise LookupError(segment.paths[document])
+        return record
+
+    return Corpus(segment, bits.from_numbers(live, segment.size), record_of, others)
+
+
 def _corpus(
-    segment: Segment | None, records: Iterable[Record], folders: tuple[str, ...], today: date
+    segment: Segment | None,
+    records: Iterable[Record],
+    blobs: Mapping[str, str],
+    folders: tuple[str, ...],
+    today: date,
 ) -> Corpus:
     wanted = [
         record for record in records if record.path.partition("/")[0] in folders and not is_expired(record, today)
     ]
+    record_of: dict[int, Record] = {}
     if segment is None:
-        return Corpus(None, 0, (), wanted)
-    record_of: list[Record | None] = [None] * segment.size
+        return Corpus(None, 0, record_of.__getitem__, wanted)
     others = []
-    numbers = segment.numbers
     for record in wanted:
-        number = numbers.get((record.path, record.sha256))
+        number = segment.numbers.get((record.path, blobs[record.path]))
         if number is None:
             others.append(record)
         else:
             record_of[number] = record
-    live = bits.from_numbers((number for number, record in enumerate(record_of) if record), segment.size)
-    return Corpus(segment, live, record_of, others)
+    return Corpus(segment, bits.from_numbers(record_of, segment.size), record_of.__getitem__, others)
+
+
+def _candidate(record: Record) -> Candidate:
+    return Candidate(record.path, record.id, lambda: record)
 
 
 def _in_thread(job: Callable[[], None]) -> None:

@@ -24,11 +24,16 @@ _LARGEST_FREQUENCY = 0xFFFF
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """What is indexed of one record: the caller's `key` (its content), its path, and its texts."""
+    """What is indexed of one record: its `key` (its content's blob id), its path, its texts, and when it expires.
+
+    `id` is the logical id, which a context is ordered by; `expires_at` a `YYYY-MM-DD` text or None.
+    """
 
     key: str
     path: str
     text: SearchText
+    id: str
+    expires_at: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +64,7 @@ class FieldIndex:
 
 
 class Segment:
-    """The index of `size` documents; `paths`, `keys` and `word_counts` go by document number.
+    """The index of `size` documents; everything else goes by document number.
 
     `frequencies` are the occurrences of each word of the body, side by side with its documents.
     """
@@ -70,14 +75,20 @@ class Segment:
         paths: Sequence[str],
         word_counts: Sequence[int],
         types: Sequence[str],
+        expiries: Sequence[str | None],
+        ids: Sequence[str],
         fields: Sequence[FieldIndex],
         frequencies: Sequence[int],
     ) -> None:
         self.size = len(keys)
+        self.paths = paths
+        self.keys = keys
         self.numbers = {pair: number for number, pair in enumerate(zip(paths, keys, strict=True))}
         """Document numbers by (path, key)."""
         self.word_counts = word_counts
         self.types = types
+        self.expiries = expiries
+        self.ids = ids
         self.head, self.identity, self.body = fields
         self.frequencies = frequencies
         self._frequency_starts = array("Q", accumulate(self.body.word_documents.counts, initial=0))
@@ -111,6 +122,8 @@ class Segment:
             [document.path for document in ordered],
             array("I", (len(words) for words, _ in counted)),
             [document.text.type for document in ordered],
+            [document.expires_at for document in ordered],
+            [document.id for document in ordered],
             (
                 _field(size, [document.text.head for document in ordered]),
                 _field(size, [document.text.id for document in ordered]),
