@@ -28,6 +28,7 @@ class Served:
         self.port = port
         self.url = f"http://127.0.0.1:{port}"
         self.tokens = TokenStore.of(memory.environment)
+        self._clients: list[httpx.Client] = []
 
     def token(self, *rights: str, **restrictions: Any) -> str:
         """The text of a new token, good for reading and writing unless told otherwise."""
@@ -35,12 +36,19 @@ class Served:
         return self.tokens.create("agent-x", names, **restrictions)[1]
 
     def client(self, token: str | None = None, **headers: str) -> httpx.Client:
-        """A client with a token; a new one unless given, none for the empty text."""
+        """A client with a token: a new one unless given, none for the empty text; it is closed in the end."""
         key = self.token() if token is None else token
         named = {name.replace("_", "-"): value for name, value in headers.items()}
         if key:
             named["X-API-Key"] = key
-        return httpx.Client(base_url=self.url, headers=named, timeout=30)
+        client = httpx.Client(base_url=self.url, headers=named, timeout=30)
+        self._clients.append(client)
+        return client
+
+    def close(self) -> None:
+        """Close every client that was made."""
+        for client in self._clients:
+            client.close()
 
 
 @contextmanager
@@ -67,7 +75,11 @@ def serving(
         thread.start()
         try:
             assert started.wait(30)
-            yield Served(memory, port)
+            running = Served(memory, port)
+            try:
+                yield running
+            finally:
+                running.close()
         finally:
             server.should_exit = True
             thread.join(30)

@@ -63,11 +63,9 @@ class Door:
         return caller
 
 
-def memory_routes(
-    store: MemoryStore, gate: Gate, tokens: TokenStore, limits: RateLimits | None = None
-) -> list[BaseRoute]:
+def memory_routes(store: MemoryStore, door: Door, tokens: TokenStore) -> list[BaseRoute]:
     """The routes of one store; an `/api` route of another door has to come after them."""
-    api, door = MemoryApi(store), Door(gate, limits or RateLimits())
+    api = MemoryApi(store)
     own: list[tuple[str, str, Handler]] = [
         (each.path, each.method, _endpoint(api, door, each)) for each in ENDPOINTS
     ]

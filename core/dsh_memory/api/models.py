@@ -23,7 +23,8 @@ def _no_bool(value: object) -> object:
     return value
 
 
-def _from_text(value: object) -> object:
+def from_text(value: object) -> object:
+    """The list or object that a text holds as JSON, since clients send them so; other values as they are."""
     if isinstance(value, str) and value.lstrip()[:1] in ("{", "["):
         try:
             return json.loads(value)
@@ -53,12 +54,12 @@ Reason = Annotated[str, Field(max_length=2000)]
 Id = Annotated[str, Field(min_length=1, max_length=512)]
 Share = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False), BeforeValidator(_no_bool)]
 Count = Annotated[int, BeforeValidator(_no_bool)]
-Object = Annotated[dict[str, Any], BeforeValidator(_from_text)]
+Object = Annotated[dict[str, Any], BeforeValidator(from_text)]
 Vector = Annotated[
-    list[Annotated[float, Field(allow_inf_nan=False)]], Field(max_length=8192), BeforeValidator(_from_text)
+    list[Annotated[float, Field(allow_inf_nan=False)]], Field(max_length=8192), BeforeValidator(from_text)
 ]
 Options = Annotated[
-    list[Annotated[str, Field(max_length=2000)]], Field(max_length=100), BeforeValidator(_from_text)
+    list[Annotated[str, Field(max_length=2000)]], Field(max_length=100), BeforeValidator(from_text)
 ]
 MemoryType = Literal["auto", "semantic", "episodic", "procedural", "working", "identity"]
 Status = Literal["active", "archived", "superseded", "deleted", "redacted"]

@@ -143,6 +143,7 @@ def _add_changing(commands: Commands) -> None:
 
 
 def _add_serving(commands: Commands) -> None:
+    commands.add("mcp", "mcp:serve_mcp", "Serve the memory to one MCP client on standard input", json=False)
     serve = commands.add("serve", "starting:serve", "Serve the memory to other programs", json=False)
     faces = serve.add_mutually_exclusive_group(required=True)
     faces.add_argument(

@@ -13,9 +13,11 @@ from dataclasses import dataclass, field
 import uvicorn
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
+from starlette.routing import Route
 
-from dsh_memory.api.app import memory_routes
+from dsh_memory.api.app import Door, memory_routes
 from dsh_memory.api.limits import RateLimits
+from dsh_memory.api.mcp import GuardedApp, MemoryServer, http_admission
 from dsh_memory.api.store import MemoryStore
 from dsh_memory.environment import Environment, utc_now
 from dsh_memory.hosts.access_log import AccessLog
@@ -54,16 +56,22 @@ def application(environment: Environment, options: HttpOptions) -> Starlette:
     gate = Gate(tokens, open_reads=options.open_reads)
     store = MemoryStore(environment)
 
+    door = Door(gate, options.rate_limits)
+    server = MemoryServer(store, http_admission(door))
+    mcp = GuardedApp(server, door)
+
     @asynccontextmanager
     async def life(_: Starlette) -> AsyncIterator[None]:
         try:
-            yield
+            async with server.session_manager.run():
+                yield
         finally:
             store.close()
 
     return Starlette(
         routes=[
-            *memory_routes(store, gate, tokens, options.rate_limits),
+            Route("/mcp", mcp),
+            *memory_routes(store, door, tokens),
             *typert_routes(MemoryService(environment), gate),
         ],
         middleware=[Middleware(AccessLog), Middleware(Fence, rule=rule)],
