@@ -54,6 +54,7 @@ class Memo:
     previews: PreviewMemo = field(default_factory=PreviewMemo)
     index: RecordIndex | None = None
     preloaded: bool = False
+    read_all: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +115,7 @@ class Call:
                 kept = self._consult_kept(self.memo.index.segment, folders, today, use)
                 if kept is not None:
                     return kept
+        self.memo.read_all = True
         found = self.records()
         corpus = self.memo.index.corpus(found.records, found.blobs, folders, today)
         return Consulted(use(corpus), _below(found.malformed, folders), found.paths)
@@ -140,7 +142,7 @@ class Call:
 
     def keep_index(self) -> None:
         """For a process about to end: leave the next one an index, where that makes it much faster."""
-        if self.memo.index is None:
+        if self.memo.index is None or not self.memo.read_all:
             return
         found = self.records()
         if self.memo.index.is_worth_building(found.records, found.blobs):
