@@ -181,12 +181,31 @@ def is_valid_id(text: str) -> bool:
     return _ID.fullmatch(text) is not None
 
 
+def is_hidden(record: Record) -> bool:
+    """Whether the memory API deleted or redacted the record, so that no search of any scope shows it."""
+    metadata = record.metadata
+    # guard: deleted-is-hidden
+    return metadata is not None and metadata.extra.get("memory_status") in ("deleted", "redacted")
+
+
+def hidden_from(record: Record) -> str | None:
+    """The first day (`YYYY-MM-DD`) on which no search shows the record: its expiry, or the first of all days."""
+    if is_hidden(record):
+        return date.min.isoformat()
+    return None if record.metadata is None else record.metadata.expires_at
+
+
 def is_expired(subject: Metadata | Record, today: date) -> bool:
     """Whether a record's validity has ended on a UTC day; it ends at 00:00 UTC of `expires_at` itself."""
     metadata = subject.metadata if isinstance(subject, Record) else subject
     if metadata is None or metadata.expires_at is None:
         return False
     return metadata.expires_at <= today.isoformat()
+
+
+def is_shown(record: Record, today: date) -> bool:
+    """Whether searches may show the record on a UTC day: it is neither expired nor hidden."""
+    return not is_expired(record, today) and not is_hidden(record)
 
 
 def _check_schema_version(entry: Field | None) -> None:

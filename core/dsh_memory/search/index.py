@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from datetime import date
 from typing import NamedTuple
 
-from dsh_memory.records.metadata import Record, is_expired
+from dsh_memory.records.metadata import Record, hidden_from, is_shown
 from dsh_memory.search import bits
 from dsh_memory.search.ranking import Hit, matching, rank, search_text, telling, tie_key
 from dsh_memory.search.segment import Document, Segment
@@ -143,7 +143,7 @@ class RecordIndex:
                 record.path,
                 search_text(record),
                 record.id,
-                None if record.metadata is None else record.metadata.expires_at,
+                hidden_from(record),
             )
             for record in records
         )
@@ -205,7 +205,7 @@ def kept_corpus(
                 live.append(number)
     for path in changed:
         record = read(path)
-        if record is not None and path.partition("/")[0] in folders and not is_expired(record, today):
+        if record is not None and path.partition("/")[0] in folders and is_shown(record, today):
             others.append(record)
 
     def record_of(document: int) -> Record:
@@ -225,7 +225,7 @@ def _corpus(
     today: date,
 ) -> Corpus:
     wanted = [
-        record for record in records if record.path.partition("/")[0] in folders and not is_expired(record, today)
+        record for record in records if record.path.partition("/")[0] in folders and is_shown(record, today)
     ]
     record_of: dict[int, Record] = {}
     if segment is None:
