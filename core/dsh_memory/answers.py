@@ -318,12 +318,12 @@ def context(call: Call, query: str | None, limit: int | None, scope: Scope | Non
     usage = read_usage(repository.root)
     tokens = None if query is None else tokenize(query)
     wanted = limit or _CONTEXT_LIMIT
-    found = call.consult(
-        SCOPES[scope or "active"], lambda corpus: choose(corpus, tokens, wanted, usage.of)
-    )
+    found = call.consult(SCOPES[scope or "active"], lambda corpus: choose(corpus, tokens, wanted, usage.of))
     chosen = found.result
     read = [Hit(pick.record.path, pick.record.id, pick.record.content_hash) for pick in chosen]
-    counted = record_reads(repository.root, repository.common_dir, read, call.now, found.paths) if read else {}
+    counted = (
+        record_reads(repository.root, repository.common_dir, read, call.now, found.paths) if read else {}
+    )
     records = []
     for pick in chosen:
         record = pick.record

@@ -78,7 +78,13 @@ _TABLE = (
         opens_repository=False,
     ),
     Method("memory.status", "status", value="StatusValue", codes=(), summary="What is there, in numbers"),
-    Method("memory.health", "health", value="HealthValue", codes=(), summary="Whether all is well, and what to do"),
+    Method(
+        "memory.health",
+        "health",
+        value="HealthValue",
+        codes=(),
+        summary="Whether all is well, and what to do",
+    ),
     Method(
         "memory.runs",
         "runs",
@@ -136,7 +142,13 @@ _TABLE = (
         mutating=True,
         destructive=True,
     ),
-    Method("memory.previews", "previews", value="PreviewsValue", codes=(), summary="Changes waiting for a decision"),
+    Method(
+        "memory.previews",
+        "previews",
+        value="PreviewsValue",
+        codes=(),
+        summary="Changes waiting for a decision",
+    ),
     Method(
         "memory.applyPreview",
         "apply_preview",

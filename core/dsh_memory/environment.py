@@ -62,7 +62,9 @@ class Environment:
         """
         variables = os.environ if environ is None else environ
         home = _home(variables)
-        chosen_home = _absolute(dsh_home or variables.get("DSH_HOME") or os.path.join(home, ".dsh"), "DSH_HOME")
+        chosen_home = _absolute(
+            dsh_home or variables.get("DSH_HOME") or os.path.join(home, ".dsh"), "DSH_HOME"
+        )
         default_root = os.path.join(chosen_home, "storages", "memory")
         chosen_root = _absolute(root or variables.get("DSH_MEMORY_ROOT") or default_root, "DSH_MEMORY_ROOT")
         return cls(dsh_home=chosen_home, memory_root=chosen_root)

@@ -1,21 +1,21 @@
 """The exception tree: one class for each stable code of the contract.
 
-    MemoryFailure
-    ├── RepoUnavailable          repo-unavailable
-    ├── UnsafeLayout             unsafe-layout
-    ├── OperationInProgress      operation-in-progress
-    ├── InterruptedRun           interrupted-run
-    ├── SettingsFailure          settings-invalid-request | settings-unavailable | settings-write-failed
-    ├── ClearFailure             checkpoint-failed | clear-failed | commit-failed
-    ├── MigrationFailure         migration-invalid-request | migration-read-failed | migration-failed
-    ├── RollbackFailure          rollback-invalid-confirmation | -run-not-found | -not-applicable | -conflict | -failed
-    ├── PreviewFailure           preview-invalid-request | -not-found | -expired | -apply-failed | live-memory-changed
-    ├── SearchFailure            search-invalid-request | search-failed
-    ├── ContextFailure           context-invalid-request | usage-invalid | context-failed
-    ├── SessionFailure           session-unreadable | session-corrupt | session-empty
-    ├── SyncFailure              sync-invalid-request | agent-missing | agent-failed | agent-timed-out | sync-failed
-    ├── BackupFailure            backup-invalid | backup-target-exists | backup-failed
-    └── ChangeRefused            what a staged change may not do (a journal's error_code, an answer's detail)
+MemoryFailure
+├── RepoUnavailable          repo-unavailable
+├── UnsafeLayout             unsafe-layout
+├── OperationInProgress      operation-in-progress
+├── InterruptedRun           interrupted-run
+├── SettingsFailure          settings-invalid-request | settings-unavailable | settings-write-failed
+├── ClearFailure             checkpoint-failed | clear-failed | commit-failed
+├── MigrationFailure         migration-invalid-request | migration-read-failed | migration-failed
+├── RollbackFailure          rollback-invalid-confirmation | -run-not-found | -not-applicable | -conflict | -failed
+├── PreviewFailure           preview-invalid-request | -not-found | -expired | -apply-failed | live-memory-changed
+├── SearchFailure            search-invalid-request | search-failed
+├── ContextFailure           context-invalid-request | usage-invalid | context-failed
+├── SessionFailure           session-unreadable | session-corrupt | session-empty
+├── SyncFailure              sync-invalid-request | agent-missing | agent-failed | agent-timed-out | sync-failed
+├── BackupFailure            backup-invalid | backup-target-exists | backup-failed
+└── ChangeRefused            what a staged change may not do (a journal's error_code, an answer's detail)
 """
 
 from __future__ import annotations
@@ -66,7 +66,8 @@ class UnsafeLayout(MemoryFailure):
 
 class OperationInProgress(MemoryFailure):
     codes: ClassVar[dict[str, str]] = {
-        "operation-in-progress": "Another program is changing this memory. Try again in a moment; Health names the holder.",
+        "operation-in-progress": "Another program is changing this memory. Try again in a moment; "
+        "Health names the holder.",
     }
 
     def __init__(self, message: str, *, detail: str | None = None) -> None:
@@ -137,7 +138,8 @@ class SearchFailure(MemoryFailure):
 class ContextFailure(MemoryFailure):
     codes: ClassVar[dict[str, str]] = {
         "context-invalid-request": "limit is 1 to 20; a query needs at least one letter or number.",
-        "usage-invalid": ".sync/usage.json cannot be read; search still works. Rebuild it with: dsh-memory verify --repair",
+        "usage-invalid": ".sync/usage.json cannot be read; search still works. "
+        "Rebuild it with: dsh-memory verify --repair",
         "context-failed": "The context could not be read; run: dsh-memory health",
     }
 
@@ -169,7 +171,7 @@ class BackupFailure(MemoryFailure):
 
 
 class ChangeRefused(MemoryFailure):
-    """A staged change that breaks a rule of `spec`: repository, Previews and staging; `path` names the file at fault."""
+    """A staged change that breaks a rule (`spec`: repository, Previews and staging); `path` is the file at fault."""
 
     codes: ClassVar[dict[str, str]] = {
         "file-too-large": "A changed file may hold 1 MiB at most.",

@@ -131,7 +131,9 @@ class MemoryService:
         """`memory.search({query, limit, scope})`"""
         return self.call("memory.search", {"query": query, "limit": limit, "scope": scope})
 
-    def context(self, query: str | None = None, limit: int | None = None, scope: str | None = None) -> Envelope:
+    def context(
+        self, query: str | None = None, limit: int | None = None, scope: str | None = None
+    ) -> Envelope:
         """`memory.context({query, limit, scope})`"""
         return self.call("memory.context", {"query": query, "limit": limit, "scope": scope})
 
@@ -258,7 +260,7 @@ def checked_request(method: Method, params: object) -> dict[str, Any]:
         return {}
     from pydantic import ValidationError
 
-    if params is None or method.invalid_code is None and not isinstance(params, Mapping):
+    if params is None or (method.invalid_code is None and not isinstance(params, Mapping)):
         params = {}
     try:
         return dict(model.model_validate(params))

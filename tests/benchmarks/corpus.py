@@ -16,7 +16,7 @@ _KANA = "しりとりのテスト結果を記録する設定ファイルを確�
 
 def build(root: Path, records: int, *, seed: int = 1) -> Path:
     """A committed, clean memory of `records` records at `root`, every hundredth without front matter."""
-    chance = random.Random(f"{seed}-{records}")  # noqa: S311
+    chance = random.Random(f"{seed}-{records}")
     words = _vocabulary(chance, 20_000)
     weights = list(itertools.accumulate(1 / rank for rank in range(1, len(words) + 1)))
     environment = {
@@ -37,7 +37,12 @@ def build(root: Path, records: int, *, seed: int = 1) -> Path:
         b"data 34\nInitialize DPSK memory repository\n\n",
     ]
     ignored = "operation.lock\nactive-run.json\npreviews/\nusage.json\nusage.lock/\n.usage.*.tmp\n"
-    fixed = {"README.md": "reference\n", ".last-sync": "0\n", "summary.md": "# Summary\n", ".sync/.gitignore": ignored}
+    fixed = {
+        "README.md": "reference\n",
+        ".last-sync": "0\n",
+        "summary.md": "# Summary\n",
+        ".sync/.gitignore": ignored,
+    }
     for path, text in fixed.items():
         stream.append(_file(path, text))
     for number in range(records):
@@ -51,7 +56,9 @@ def build(root: Path, records: int, *, seed: int = 1) -> Path:
 
 
 def _vocabulary(chance: random.Random, size: int) -> list[str]:
-    syllables = [a + b for a in "bcdfghjklmnprstvw" for b in ("a", "e", "i", "o", "u", "an", "er", "it", "os")]
+    syllables = [
+        a + b for a in "bcdfghjklmnprstvw" for b in ("a", "e", "i", "o", "u", "an", "er", "it", "os")
+    ]
     words: dict[str, None] = {}
     while len(words) < size:
         words["".join(chance.choices(syllables, k=chance.choice((1, 2, 2, 3, 3, 4))))] = None

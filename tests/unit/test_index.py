@@ -23,7 +23,21 @@ from tests.support.clocks import FrozenClock
 from tests.support.repositories import MemoryRepository
 from tests.support.repositories import record as record_text
 
-WORDS = ["codegen", "code", "gen", "the", "tabs", "部署", "方案", "しりとり", "끝말잇기", "İstanbul", "straße", "a", "Σας"]
+WORDS = [
+    "codegen",
+    "code",
+    "gen",
+    "the",
+    "tabs",
+    "部署",
+    "方案",
+    "しりとり",
+    "끝말잇기",
+    "İstanbul",
+    "straße",
+    "a",
+    "Σας",
+]
 TODAY = date(2026, 8, 20)
 
 
@@ -60,7 +74,9 @@ def records(draw: st.DrawFn) -> Record:
 
 
 trees = st.lists(records(), max_size=12, unique_by=lambda record: record.path)
-queries = st.lists(st.sampled_from([*WORDS, "ode", "署", "署方", "fact", "decision", "zzz"]), min_size=1, max_size=4)
+queries = st.lists(
+    st.sampled_from([*WORDS, "ode", "署", "署方", "fact", "decision", "zzz"]), min_size=1, max_size=4
+)
 
 
 @settings(max_examples=150)
@@ -77,8 +93,12 @@ def test_answers_are_those_of_plain_reading(
     corpus = index.corpus(after, blobs_of(after), folders, TODAY)
     assert corpus.rank(tokens, limit) == rank(wanted, tokens, limit)
     _, every = rank(wanted, tokens, len(wanted) + 1)
-    found = [(candidate.get(), score) for score, candidates in corpus.groups(tokens) for candidate in candidates]
-    assert sorted((record.path, score) for record, score in found) == sorted((hit.record.path, hit.score) for hit in every)
+    found = [
+        (candidate.get(), score) for score, candidates in corpus.groups(tokens) for candidate in candidates
+    ]
+    assert sorted((record.path, score) for record, score in found) == sorted(
+        (hit.record.path, hit.score) for hit in every
+    )
     every_one = sorted((candidate.path, candidate.id) for candidate in corpus.candidates())
     assert every_one == sorted((record.path, record.id) for record in wanted)
 
@@ -139,7 +159,9 @@ class TestNeverStale:
 
     @pytest.fixture
     def service(self, memory: MemoryRepository) -> MemoryService:
-        memory.write_all({f"handbook/deep/{number}.md": record_text(f"n/r{number}", "tabs\n") for number in range(5)})
+        memory.write_all(
+            {f"handbook/deep/{number}.md": record_text(f"n/r{number}", "tabs\n") for number in range(5)}
+        )
         memory.commit()
         os.utime(memory.path("handbook/deep/0.md"), (1, 1))
         service = MemoryService(memory.environment, clock=FrozenClock())
@@ -166,7 +188,9 @@ class TestNeverStale:
         memory.write("rollouts/moved/deeper/still/a.md", record_text("a", "neither\n"))
         assert self.count(service, "spaces") == 0
 
-    def test_an_edit_that_keeps_size_and_times(self, memory: MemoryRepository, service: MemoryService) -> None:
+    def test_an_edit_that_keeps_size_and_times(
+        self, memory: MemoryRepository, service: MemoryService
+    ) -> None:
         path = memory.path("handbook/deep/2.md")
         before = path.stat()
         path.write_bytes(path.read_bytes().replace(b"tabs", b"span"))
@@ -188,10 +212,14 @@ class TestNeverStale:
     def test_the_root_is_replaced(self, memory: MemoryRepository, service: MemoryService) -> None:
         memory.root.rename(memory.root.parent / "old")
         assert service.search("tabs")["ok"] is False
-        MemoryRepository.create(memory.root, {"handbook/a.md": record_text("a", "tabs\n")}, dsh_home=memory.root.parent)
+        MemoryRepository.create(
+            memory.root, {"handbook/a.md": record_text("a", "tabs\n")}, dsh_home=memory.root.parent
+        )
         assert self.count(service, "tabs") == 1
 
-    def test_a_link_is_refused_and_its_removal_seen(self, memory: MemoryRepository, service: MemoryService) -> None:
+    def test_a_link_is_refused_and_its_removal_seen(
+        self, memory: MemoryRepository, service: MemoryService
+    ) -> None:
         link = memory.path("handbook/deep/link.md")
         link.symlink_to("/etc/passwd")
         for _ in range(2):
@@ -217,7 +245,9 @@ class TestNeverStale:
         assert not dirty()
 
 
-def test_a_settled_memory_is_not_read_again(memory: MemoryRepository, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_settled_memory_is_not_read_again(
+    memory: MemoryRepository, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from dsh_memory.repository import content
 
     memory.write_all({f"handbook/{number}.md": record_text(f"n/r{number}") for number in range(30)})
@@ -226,7 +256,9 @@ def test_a_settled_memory_is_not_read_again(memory: MemoryRepository, monkeypatc
     service = MemoryService(memory.environment, clock=FrozenClock())
     read: list[str] = []
     real = content.Reader.read
-    monkeypatch.setattr(content.Reader, "read", lambda self, path, limit: read.append(path) or real(self, path, limit))
+    monkeypatch.setattr(
+        content.Reader, "read", lambda self, path, limit: read.append(path) or real(self, path, limit)
+    )
     for _ in range(5):
         service.search("text")
         service.context("text")
@@ -244,7 +276,10 @@ class TestKeptBetweenProcesses:
         # Files of a moment ago count as settled, as they will two seconds from now.
         monkeypatch.setattr(content, "SETTLED_NS", -(10**18))
         memory.write_all(
-            {f"handbook/{n}.md": record_text(f"n/r{n}", f"tabs word{n}\n", expires_at="2026-08-21") for n in range(520)}
+            {
+                f"handbook/{n}.md": record_text(f"n/r{n}", f"tabs word{n}\n", expires_at="2026-08-21")
+                for n in range(520)
+            }
         )
         memory.write("handbook/bad.md", "---\nid: x\n---\n")
         memory.write("archive/old.md", "tabs, and no header\n")
@@ -291,7 +326,9 @@ class TestKeptBetweenProcesses:
         )
         value = self.fresh(large).search("word7", limit=5)["value"]
         assert value["count"] == 11 and len(value["results"]) == 5 and value["skipped"] == 1
-        assert [path for path in read if path.startswith("handbook/")] == [hit["path"] for hit in value["results"]]
+        assert [path for path in read if path.startswith("handbook/")] == [
+            hit["path"] for hit in value["results"]
+        ]
         del read[:]
         context = self.fresh(large).context("word7", limit=2)["value"]
         assert len([path for path in read if path.startswith("handbook/")]) == len(context["records"]) == 2

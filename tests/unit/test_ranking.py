@@ -11,7 +11,9 @@ from dsh_memory.search.ranking import rank, relevance, score, search_text, snipp
 
 
 def record(body: str, path: str = "handbook/a.md", **fields: str) -> Record:
-    header = "".join(f"{key}: {value}\n" for key, value in {"schema_version": "1", "id": "a", **fields}.items())
+    header = "".join(
+        f"{key}: {value}\n" for key, value in {"schema_version": "1", "id": "a", **fields}.items()
+    )
     read = read_record(path, f"---\n{header}---\n{body}".encode())
     assert isinstance(read, Record)
     return read
@@ -63,7 +65,12 @@ def test_equal_scores_are_ordered_by_relevance_then_length_then_path() -> None:
     long = record("tabs here or there", path="handbook/b.md")
     twin = record("tabs here or there", path="handbook/a.md")
     _, hits = rank([long, short, twin, twice], tokenize("tabs"), 20)
-    assert [hit.record.path for hit in hits] == ["handbook/z.md", "handbook/y.md", "handbook/a.md", "handbook/b.md"]
+    assert [hit.record.path for hit in hits] == [
+        "handbook/z.md",
+        "handbook/y.md",
+        "handbook/a.md",
+        "handbook/b.md",
+    ]
 
 
 def test_stop_words_score_but_break_no_ties() -> None:

@@ -26,7 +26,7 @@ _log = logging.getLogger("dsh_memory")
 
 
 class Catalog:
-    """The facts of one root's payload files, kept below `folder`; `root` and `object_format` must fit to be believed."""
+    """The facts of one root's payload files, kept below `folder`; believed only for this root and object format."""
 
     def __init__(self, folder: str, root: os.stat_result, object_format: str) -> None:
         self._folder = folder

@@ -12,6 +12,7 @@ import shutil
 import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from dsh_memory.errors import RepoUnavailable
 
@@ -118,18 +119,29 @@ class SealedGit:
         """
         self.spawned += 1
         status, stdout, stderr = self._spawn(
-            sealed_arguments(self.root, (*self.overrides, *arguments)), sealed_environment(self.root, extra_environment), stdin
+            sealed_arguments(self.root, (*self.overrides, *arguments)),
+            sealed_environment(self.root, extra_environment),
+            stdin,
         )
         if status not in accept:
             if _OWNERSHIP_WORDS in stderr:
-                raise RepoUnavailable("Another user owns this repository, so Git refuses it.", detail="ownership")
+                raise RepoUnavailable(
+                    "Another user owns this repository, so Git refuses it.", detail="ownership"
+                )
             raise GitFailed(arguments, status, stderr)
         return stdout
 
-    def _spawn(self, command: list[str], environment: dict[str, str], stdin: bytes) -> tuple[int, bytes, bytes]:
+    def _spawn(
+        self, command: list[str], environment: dict[str, str], stdin: bytes
+    ) -> tuple[int, bytes, bytes]:
         try:
             done = subprocess.run(
-                command, input=stdin, capture_output=True, env=environment, timeout=_TIME_LIMIT_SECONDS, cwd="/"
+                command,
+                input=stdin,
+                capture_output=True,
+                env=environment,
+                timeout=_TIME_LIMIT_SECONDS,
+                cwd="/",
             )
         except FileNotFoundError:
             raise git_missing() from None
@@ -143,7 +155,9 @@ class WritingGit(SealedGit):
 
     __slots__ = ()
 
-    def _spawn(self, command: list[str], environment: dict[str, str], stdin: bytes) -> tuple[int, bytes, bytes]:
+    def _spawn(
+        self, command: list[str], environment: dict[str, str], stdin: bytes
+    ) -> tuple[int, bytes, bytes]:
         git = _gitpython()
         # GitPython merges its `env` into the caller's environment; `env -i` starts from nothing instead.
         clean = ["env", "-i", *(f"{key}={value}" for key, value in environment.items()), *command]
@@ -163,7 +177,7 @@ def git_missing() -> RepoUnavailable:
     return RepoUnavailable("Git is not on the PATH; install Git 2.38 or newer.", detail="git-missing")
 
 
-def _gitpython():  # type: ignore[no-untyped-def]
+def _gitpython() -> Any:
     # Importing GitPython runs whatever GIT_PYTHON_GIT_EXECUTABLE names.
     for name in [name for name in os.environ if name.startswith("GIT_PYTHON_")]:
         del os.environ[name]

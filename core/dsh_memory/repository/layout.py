@@ -61,7 +61,8 @@ class Root:
             if error.errno == errno.ELOOP or _is_link(path):
                 raise UnsafeLayout("The memory root is a symbolic link.", detail="root-symlink") from None
             raise RepoUnavailable(
-                f"The memory root cannot be opened: {os.strerror(error.errno or 0)}.", detail="root-unreadable"
+                f"The memory root cannot be opened: {os.strerror(error.errno or 0)}.",
+                detail="root-unreadable",
             ) from None
 
     def __enter__(self) -> Self:
@@ -102,7 +103,7 @@ class Root:
         return inner
 
     def read(self, path: str, limit: int) -> bytes:
-        """The bytes of the regular file `path`, at most `limit` + 1 of them; FileNotFoundError, UnsafeLayout, OSError."""
+        """The bytes of the regular file `path`, at most `limit` + 1 of them; raises as `Reader.read`."""
         with Reader(self) as reader:
             return reader.read(path, limit)
 
@@ -118,8 +119,9 @@ class Root:
     def scan(self, entering: Callable[[int, str], None] | None = None) -> Scan:
         """Every payload file; a file that comes or goes during the walk is no error.
 
-        `entering` is called with each folder's descriptor and path before it is read. Raises UnsafeLayout for links, special files, hard links, nested repositories and payload names of the wrong
-        type (`spec`: repository, Roots).
+        `entering` is called with each folder's descriptor and path before it is read. Raises UnsafeLayout for
+        links, special files, hard links, nested repositories and payload names of the wrong type (`spec`:
+        repository, Roots).
         """
         files: dict[str, LiveFile] = {}
         unreadable: list[str] = []
@@ -185,9 +187,13 @@ class Reader:
             descriptor = os.open(name, _FILE_FLAGS, dir_fd=self._folder(parent))
         except OSError as error:
             if error.errno in (errno.ELOOP, errno.EMLINK):
-                raise UnsafeLayout("A symbolic link stands where a file should be.", detail=f"symlink: {path}") from None
+                raise UnsafeLayout(
+                    "A symbolic link stands where a file should be.", detail=f"symlink: {path}"
+                ) from None
             if error.errno == errno.ENXIO:
-                raise UnsafeLayout("A special file stands among the files.", detail=f"special-file: {path}") from None
+                raise UnsafeLayout(
+                    "A special file stands among the files.", detail=f"special-file: {path}"
+                ) from None
             raise
         # guard: regular-file-after-open
         status = os.fstat(descriptor)
@@ -216,7 +222,9 @@ def open_folder(parent: int, name: str, path: str) -> int:
     except OSError as error:
         # guard: folder-is-no-link
         if error.errno in (errno.ELOOP, errno.ENOTDIR, errno.EMLINK):
-            raise UnsafeLayout("A link or file stands where a folder should be.", detail=f"no-folder: {path}") from None
+            raise UnsafeLayout(
+                "A link or file stands where a folder should be.", detail=f"no-folder: {path}"
+            ) from None
         raise
 
 
@@ -252,7 +260,9 @@ def _walk(
             entry_path = f"{path}/{name}"
             # guard: nested-repository
             if name.lower() == ".git":
-                raise UnsafeLayout("A Git repository is nested in the payload.", detail=f"nested-git: {entry_path}")
+                raise UnsafeLayout(
+                    "A Git repository is nested in the payload.", detail=f"nested-git: {entry_path}"
+                )
             try:
                 status = os.stat(name, dir_fd=descriptor, follow_symlinks=False)
                 if stat.S_ISDIR(status.st_mode):
@@ -295,7 +305,9 @@ def _check_file(status: os.stat_result, path: str) -> None:
         raise UnsafeLayout("Something that is no plain file stands in the payload.", detail=f"{kind}: {path}")
     if status.st_nlink > 1:
         # guard: hard-link (its other name may lie outside the root)
-        raise UnsafeLayout("A payload file has a second name elsewhere (a hard link).", detail=f"hard-link: {path}")
+        raise UnsafeLayout(
+            "A payload file has a second name elsewhere (a hard link).", detail=f"hard-link: {path}"
+        )
 
 
 def _is_link(path: str) -> bool:

@@ -14,14 +14,21 @@ import threading
 import weakref
 from typing import TYPE_CHECKING, Final
 
-from dsh_memory.repository.layout import PAYLOAD, SUMMARY, Root, Scan, live_file
+from dsh_memory.repository.layout import PAYLOAD, Root, Scan, live_file
 
 if TYPE_CHECKING:
     from inotify_simple import INotify
 
 # From the kernel's inotify(7).
 _MODIFY, _ATTRIB, _MOVED_FROM, _MOVED_TO, _CREATE, _DELETE = 0x2, 0x4, 0x40, 0x80, 0x100, 0x200
-_DELETE_SELF, _MOVE_SELF, _UNMOUNT, _OVERFLOW, _IGNORED, _FOLDER = 0x400, 0x800, 0x2000, 0x4000, 0x8000, 0x40000000
+_DELETE_SELF, _MOVE_SELF, _UNMOUNT, _OVERFLOW, _IGNORED, _FOLDER = (
+    0x400,
+    0x800,
+    0x2000,
+    0x4000,
+    0x8000,
+    0x40000000,
+)
 _WATCHED: Final = (
     _MODIFY | _ATTRIB | _MOVED_FROM | _MOVED_TO | _CREATE | _DELETE | _DELETE_SELF | _MOVE_SELF | 0x01000000
 )
@@ -63,7 +70,7 @@ class PayloadWatch:
             folder = self._folders.get(event.wd)
             if folder is None:
                 return None
-            top = event.name if not folder else folder
+            top = folder or event.name
             if folder or top in PAYLOAD or top == ".gitattributes":
                 # guard: watch-doubts-walk
                 if event.mask & _WALK_ANEW or event.name.lower() in (".git", ".gitattributes"):

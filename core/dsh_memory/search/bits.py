@@ -1,4 +1,4 @@
-"""Sets of document numbers as big integers: bit n is document n. One operation on 100,000 documents takes microseconds."""
+"""Sets of document numbers as big integers (bit n is document n): one operation on 100,000 takes microseconds."""
 
 from __future__ import annotations
 
@@ -55,7 +55,10 @@ class Counter:
                 while carry:
                     if position == len(self._planes):
                         self._planes.append(0)
-                    self._planes[position], carry = self._planes[position] ^ carry, self._planes[position] & carry
+                    self._planes[position], carry = (
+                        self._planes[position] ^ carry,
+                        self._planes[position] & carry,
+                    )
                     position += 1
             weight >>= 1
             plane += 1

@@ -14,8 +14,10 @@ from dsh_memory.records.metadata import Record
 
 #: Words that say nothing about what a record is about; they score, but do not break ties.
 STOP_WORDS = frozenset(
-    "a an and are as at be but by for from has have how i if in into is it its no not of on or our so that the their"
-    " then there these they this to was we were what when where which who why will with you your".split()
+    """
+    a an and are as at be but by for from has have how i if in into is it its no not of on or our so that the their
+    then there these they this to was we were what when where which who why will with you your
+    """.split()  # noqa: SIM905 - one word beside the other is how such a list is read
 )
 
 _WORD = re.compile(r"[^\W_]+")
@@ -57,7 +59,13 @@ def search_text(record: Record) -> SearchText:
     metadata = record.metadata
     if metadata is None:
         return SearchText(head="", id="", type="", body=body)
-    parts = [metadata.id, metadata.type, *metadata.tags, metadata.created_by or "", metadata.source_hash or ""]
+    parts = [
+        metadata.id,
+        metadata.type,
+        *metadata.tags,
+        metadata.created_by or "",
+        metadata.source_hash or "",
+    ]
     return SearchText("\n".join(parts).lower(), metadata.id, metadata.type, body)
 
 
@@ -88,7 +96,9 @@ def rank(records: Iterable[Record], tokens: Sequence[str], limit: int) -> tuple[
         if wanted <= 0:
             break
         # Only a group that reaches the answer needs its words counted.
-        best = nsmallest(wanted, groups[points], key=lambda pair: tie_key(pair[0].path, pair[1].body, tie_tokens))
+        best = nsmallest(
+            wanted, groups[points], key=lambda pair: tie_key(pair[0].path, pair[1].body, tie_tokens)
+        )
         hits.extend(Hit(record, points) for record, _ in best)
     return count, hits
 

@@ -49,7 +49,9 @@ class Match:
 class FieldIndex:
     """One searched text of every document: its words, and its single letters and pairs of letters."""
 
-    def __init__(self, words: Lexicon, word_documents: Postings, grams: Lexicon, gram_documents: Postings) -> None:
+    def __init__(
+        self, words: Lexicon, word_documents: Postings, grams: Lexicon, gram_documents: Postings
+    ) -> None:
         self.words = words
         self.word_documents = word_documents
         self.grams = grams
@@ -171,7 +173,8 @@ class Segment:
         if len(order) < wanted:
             order += bits.first(members & ~bits.from_numbers(relevant, self.size), wanted - len(order))
         return [
-            Match(document, score, relevant.get(document, 0.0), self.word_counts[document]) for document in order
+            Match(document, score, relevant.get(document, 0.0), self.word_counts[document])
+            for document in order
         ]
 
 
