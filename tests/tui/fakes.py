@@ -299,9 +299,13 @@ We chose TypeScript for the codegen pipeline, because its types are checked wher
 The Python generator was dropped: see rollouts/2026-08-10-session.md.
 """
 
-OLD_TEXT = "# Preferences\n\n- Answer in short sentences.\n- The user prefers spaces.\n- Tests before code.\n\nShort answers.\n"
+OLD_TEXT = (
+    "# Preferences\n\n- Answer in short sentences.\n- The user prefers spaces.\n"
+    "- Tests before code.\n\nShort answers.\n"
+)
 NEW_TEXT = (
-    "# Preferences\n\n- Answer in short sentences.\n- The user prefers tabs, two columns wide.\n- Tests before code.\n"
+    "# Preferences\n\n- Answer in short sentences.\n- The user prefers tabs, two columns wide.\n"
+    "- Tests before code.\n"
     "- No emoji.\n- 回答用中文。\n\nShort answers.\n"
 )
 
@@ -486,7 +490,8 @@ class FakeLooks:
         return ClearPlan(
             **self._plan(
                 "clear",
-                "62 records in 3 folders and summary.md leave the work tree. They stay in Git: recovery commit a41f9c2 (HEAD, clean).",
+                "62 records in 3 folders and summary.md leave the work tree.",
+                "They stay in Git: recovery commit a41f9c2 (HEAD, clean).",
                 "Previews (2) stay, bodies included, and apply only after this clear is rolled back.",
                 word="clear",
                 way_back="Runs, this run, R.",

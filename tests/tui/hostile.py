@@ -1,4 +1,4 @@
-"""Texts that would act on a terminal, a markup parser or a template, put everywhere a screen shows foreign text."""
+"""Texts that would act on a terminal, a markup parser or a template, wherever a screen shows foreign text."""
 
 from __future__ import annotations
 
@@ -8,7 +8,10 @@ from dsh_memory.inspection import Count, MalformedRecord, PreviewRow, UsedRecord
 from tests.tui.fakes import NOW, PREVIEWS, RUNS, FakeCore, entry
 
 #: Window title, clipboard, colour, markup of either kind, a link that acts, templates, direction, width.
-EVIL = "\x1b]0;owned\x07\x1b]52;c;b3duZWQ=\x07\x1b[31m[/x][@click=app.bell]x[/][bold]{{date}} $& {0} %s \u202egnp.\u202c\u200b漢字🤭"
+EVIL = (
+    "\x1b]0;owned\x07\x1b]52;c;b3duZWQ=\x07\x1b[31m[/x][@click=app.bell]x[/][bold]"
+    "{{date}} $& {0} %s \u202egnp.\u202c\u200b漢字🤭"
+)
 PATH = "handbook/" + EVIL.replace("/", "|") + ".md"
 
 

@@ -1,4 +1,4 @@
-"""How the screen behaves: it follows what changes outside, keeps the cursor, says what is wrong, and waits for nothing."""
+"""How the screen behaves: it follows changes, keeps the cursor, says what is wrong, and waits for nothing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What every screen looks like, on the sample memory through the real core, and on fixed values where it cannot be."""
+"""What every screen looks like: on the sample memory through the real core, else on fixed values."""
 
 from __future__ import annotations
 
@@ -193,7 +193,7 @@ def _names_of_tests() -> set[str]:
         for tail in ("", "-80x24", "-60x20")
     }
     source = Path(__file__).read_text(encoding="utf-8")
-    names |= {name for name in re.findall(r'screenshots\.check\(app, "([\w-]+)"\)', source)}
+    names |= set(re.findall(r'screenshots\.check\(app, "([\w-]+)"\)', source))
     names |= {f"empty-{pane}" for pane in PANES if pane != "health"}
     return names | {f"hostile-{pane}" for pane in PANES}
 

@@ -1,4 +1,4 @@
-"""Changes of memory: plan, confirmation, act, and the word afterwards. Nothing reaches the core unconfirmed."""
+"""How acts are spoken of: the question, the doing, and the word afterwards with the way back."""
 
 from __future__ import annotations
 
@@ -65,7 +65,8 @@ def _done(act: Act, value: dict[str, Any]) -> str:
         case "apply":
             if value["status"] == "no_change":
                 return "The preview changed nothing any more; it is gone."
-            return f"Applied {plural(len(value['changed_paths']), 'file')}, commit {short(value['apply_commit'])}."
+            count = plural(len(value["changed_paths"]), "file")
+            return f"Applied {count}, commit {short(value['apply_commit'])}."
         case "discard":
             return f"Discarded {value['previewId']}."
         case "migrate":

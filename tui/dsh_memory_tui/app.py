@@ -1,4 +1,4 @@
-"""The application: frame, panes, global keys. What it knows comes from the gateway, one snapshot at a time."""
+"""The application: frame, panes, global keys; all it knows comes from the gateway, a snapshot at a time."""
 
 from __future__ import annotations
 
@@ -9,22 +9,21 @@ from datetime import datetime
 from typing import Any, cast
 
 from textual import events, on
-from textual.app import App, ComposeResult, SuspendNotSupported
+from textual.app import App, ComposeResult
 from textual.containers import Vertical
 from textual.timer import Timer
 from textual.widgets import ContentSwitcher, Static
 
 from dsh_memory import Environment, visible
 from dsh_memory.environment import utc_now
-from dsh_memory.inspection import Mark, RecoverPlan, Snapshot
-from dsh_memory_tui import acts, clipboard, editing, settings
+from dsh_memory.inspection import Mark, Snapshot
+from dsh_memory_tui import clipboard, menus, settings
 from dsh_memory_tui.commands import PANES, Command, bindings, footer, with_overrides
-from dsh_memory_tui.dialogs.chooser import ChooserDialog, Option
-from dsh_memory_tui.dialogs.confirm import ConfirmDialog, Question
+from dsh_memory_tui.dialogs.confirm import ConfirmDialog
 from dsh_memory_tui.dialogs.dialog import TOO_SMALL
 from dsh_memory_tui.dialogs.error import ErrorDialog
-from dsh_memory_tui.dialogs.help import TextDialog, help_lines
-from dsh_memory_tui.frame import PANE_TITLES, Bar, footer_parts, tab_parts, title_line
+from dsh_memory_tui.doing import Doing
+from dsh_memory_tui.frame import Bar, footer_parts, tab_parts, title_line
 from dsh_memory_tui.gateway import Core, Gateway, LiveCore
 from dsh_memory_tui.messages import (
     Act,
@@ -45,7 +44,6 @@ from dsh_memory_tui.panes.search import SearchPane
 from dsh_memory_tui.panes.status import StatusPane
 from dsh_memory_tui.panes.trouble import TroublePane
 from dsh_memory_tui.themes import THEME_NAMES, themes
-from dsh_memory_tui.widgets.lines import line
 from dsh_memory_tui.widgets.record_list import Fixed
 
 #: How often the screen looks whether something changed outside.
@@ -98,8 +96,7 @@ class MemoryApp(App[int]):
         self._pane = self.preferences.start_pane
         self.busy = ""
         self._busy_timer: Timer | None = None
-        self._asking = False
-        self._edited: editing.Edited | None = None
+        self._doing = Doing(self)
         for theme in themes(self.preferences.diff):
             self.register_theme(theme)
         self.theme = self.preferences.theme
@@ -126,7 +123,7 @@ class MemoryApp(App[int]):
     def on_mount(self) -> None:
         self._show_frame()
         self.pane.start_focus()
-        self._work_begins("reading")
+        self.work_begins("reading")
         self.gateway.refresh()
         if self._watch_seconds is not None:
             self.set_interval(self._watch_seconds, self.gateway.watch)
@@ -229,10 +226,10 @@ class MemoryApp(App[int]):
             "refresh": self.refresh_all,
             "theme": self._next_theme,
             "diff-colours": self._other_diff_colours,
-            "help": self._help,
-            "log": self._show_log,
-            "palette": self._palette,
-            "filter": self._filter,
+            "help": lambda: menus.open_help(self),
+            "log": lambda: menus.open_log(self),
+            "palette": lambda: menus.open_palette(self),
+            "filter": lambda: menus.open_filter(self, self.screen_stack[0].query_one(RunsPane)),
             "init": self._init,
             "quit": lambda: self.exit(0),
         }
@@ -256,7 +253,7 @@ class MemoryApp(App[int]):
 
     def refresh_all(self) -> None:
         """Read everything again."""
-        self._work_begins("reading")
+        self.work_begins("reading")
         self.gateway.refresh()
 
     def _command(self, name: str) -> Command | None:
@@ -293,54 +290,11 @@ class MemoryApp(App[int]):
         except OSError as error:
             self.say(f"The setting holds for this session only: {error}", severity="warning")
 
-    def _help(self) -> None:
-        lines = help_lines(self.commands, self._pane, read_only=self.read_only)
-        self.push_screen(TextDialog(f"{PANE_TITLES[self._pane]}: keys", lines))
-
-    def _show_log(self) -> None:
-        lines = [line((f"{at:%H:%M:%S}  ", "muted"), visible(words)) for at, words in self.session_log]
-        self.push_screen(TextDialog("This session", lines or [line(("Nothing was done yet.", "muted"))]))
-
-    def _palette(self) -> None:
-        options = []
-        for command in self.commands:
-            if not command.palette:
-                continue
-            off = "read-only" if command.act and self.read_only else ""
-            if not off and not command.works_in(self._pane):
-                off = "in " + ", ".join(PANE_TITLES[name] for name in command.panes)
-            name = (
-                command.label.rstrip("…") if not command.id.startswith("pane-") else f"go to {command.label}"
-            )
-            options.append(Option(command.id, name, command.help, command.shown_keys.split(" ")[0], off))
-        options.sort(key=lambda option: bool(option.off))
-
-        def taken(name: str | None) -> None:
-            if name is not None:
-                self.action_run(name)
-
-        self.push_screen(ChooserDialog("Commands", options), taken)
-
-    def _filter(self) -> None:
-        runs = self.screen_stack[0].query_one(RunsPane)
-        operations, statuses = runs.choices
-        options = [Option("all", "all", "every run")]
-        options.extend(Option(f"operation:{name}", visible(name), "operation") for name in operations)
-        options.extend(Option(f"status:{name}", visible(name), "status") for name in statuses)
-
-        def taken(name: str | None) -> None:
-            if name is None:
-                return
-            kind, _, value = name.partition(":")
-            runs.filter(value if kind == "operation" else None, value if kind == "status" else None)
-
-        self.push_screen(ChooserDialog("Show runs of", options), taken)
-
     def _init(self) -> None:
         if not self._in_trouble:
             self.say("There is a repository already.")
             return
-        self._start(Act("init", {}, None, "creating"))
+        self._doing.start(Act("init", {}, None, "creating"))
 
     # -- what the panes want -------------------------------------------------------------------------------
 
@@ -364,19 +318,10 @@ class MemoryApp(App[int]):
         self.copy(message.text, message.what)
 
     def on_pane_act_wanted(self, message: Pane.ActWanted) -> None:
-        # guard: read-only
-        if self.read_only or self._asking or len(self.screen_stack) > 1:
-            return
-        if message.kind == "enable":
-            self._start(Act("enable", dict(message.params), None, "switching"))
-            return
-        self._asking = True
-        self.gateway.plan(message.kind, dict(message.params))
+        self._doing.act_wanted(message.kind, dict(message.params))
 
     def on_pane_edit_wanted(self, message: Pane.EditWanted) -> None:
-        # guard: read-only
-        if not self.read_only and len(self.screen_stack) == 1:
-            self.gateway.source(message.path)
+        self._doing.edit_wanted(message.path)
 
     def copy(self, text: str, what: str) -> None:
         """Copy by a tool of this machine, else through the terminal; the word afterwards says which."""
@@ -397,7 +342,7 @@ class MemoryApp(App[int]):
     # -- what the gateway answers --------------------------------------------------------------------------
 
     def on_snapshot_read(self, message: SnapshotRead) -> None:
-        self._work_ends()
+        self.work_ends()
         self._snapshot = message.snapshot
         switcher = self.screen_stack[0].query_one(ContentSwitcher)
         with self.batch_update():
@@ -411,7 +356,7 @@ class MemoryApp(App[int]):
             self.screen.head_is(message.snapshot.overview.head)
 
     def on_snapshot_failed(self, message: SnapshotFailed) -> None:
-        self._work_ends()
+        self.work_ends()
         self._snapshot = None
         base = self.screen_stack[0]
         base.query_one(TroublePane).show_failure(message.failure, self._root_label, read_only=self.read_only)
@@ -427,86 +372,23 @@ class MemoryApp(App[int]):
             self.refresh_all()
 
     def on_source_read(self, message: SourceRead) -> None:
-        if message.data is None:
-            if message.failure is not None:
-                self._show_failure("Edit a record", message.failure)
-            return
-        if len(self.screen_stack) > 1:
-            return
-        try:
-            with self.suspend():
-                edited = editing.edit(message.path, message.data)
-        except SuspendNotSupported:
-            self.say("An editor cannot be opened from this terminal.", severity="warning")
-            return
-        if edited.problem:
-            edited.forget()
-            self._show_failure(
-                "Edit a record", Failure("editor-failed", edited.problem, None, "Set $EDITOR.")
-            )
-        elif not edited.changed:
-            edited.forget()
-            self.say("Nothing was changed.")
-        else:
-            params = {"path": message.path, "old": edited.before, "new": edited.after}
-            self._edited = edited
-            self._start(Act("write", params, None, "saving 1 file", "Runs, this run, R."))
-
-    def _edit_ended(self, failure: Failure | None) -> Failure | None:
-        """Forget the private copy once its text is applied; else say where it is kept."""
-        edited, self._edited = self._edited, None
-        if edited is None or failure is None:
-            if edited is not None:
-                edited.forget()
-            return failure
-        return replace(failure, hint=f"{failure.hint}\nYour text is kept in {edited.copy}".strip())
+        self._doing.source_read(message)
 
     def on_plan_read(self, message: PlanRead) -> None:
-        self._asking = False
-        kind = acts.KINDS[message.kind]
-        if message.plan is None:
-            if message.failure is not None:
-                self._show_failure(kind.title, message.failure)
-            return
-        # guard: no-second-dialog
-        if len(self.screen_stack) > 1:
-            return
-        plan = message.plan
-        if isinstance(plan, RecoverPlan) and plan.direction is None:
-            self.say("There is nothing to recover.")
-            return
-
-        def answered(yes: bool | None) -> None:
-            if yes:
-                self._start(acts.act_of(message.kind, message.params, plan))
-            else:
-                self.log_line(f"{kind.title}: cancelled, nothing was done")
-
-        self.push_screen(ConfirmDialog(Question(kind.title, kind.verb, plan)), answered)
-
-    def _start(self, act: Act) -> None:
-        self.log_line(act.doing)
-        self._work_begins(act.doing)
-        self.gateway.act(act)
+        self._doing.plan_read(message)
 
     def on_act_ended(self, message: ActEnded) -> None:
-        self._work_ends()
-        act = message.act
-        failure = self._edit_ended(message.failure) if act.kind == "write" else message.failure
-        if message.value is not None:
-            words = acts.done_words(act, message.value)
-            self.log_line(words.replace("\n", " "))
-            self.say(words)
-        elif failure is not None:
-            self.log_line(f"{acts.KINDS[act.kind].title}: {failure.code}")
-            self._show_failure(acts.KINDS[act.kind].title, failure)
+        self.work_ends()
+        self._doing.act_ended(message)
         self.gateway.refresh()
 
     def log_line(self, words: str) -> None:
         """Keep what was done for the session's log."""
         self.session_log.append((self.now(), words))
 
-    def _show_failure(self, title: str, failure: Failure) -> None:
+    def show_failure(self, title: str, failure: Failure) -> None:
+        """Open the error dialog; its text goes to the clipboard when asked for."""
+
         def closed(text: str | None) -> None:
             if text is not None:
                 self.copy(text, "error")
@@ -515,7 +397,8 @@ class MemoryApp(App[int]):
 
     # -- work that takes longer ----------------------------------------------------------------------------
 
-    def _work_begins(self, words: str) -> None:
+    def work_begins(self, words: str) -> None:
+        """Something was asked of the core; it is said once it takes longer."""
         if self._busy_timer is not None:
             self._busy_timer.stop()
         if self._snapshot is not None and words == "reading":
@@ -527,7 +410,8 @@ class MemoryApp(App[int]):
 
         self._busy_timer = self.set_timer(BUSY_SECONDS, show)
 
-    def _work_ends(self) -> None:
+    def work_ends(self) -> None:
+        """The answer is there."""
         if self._busy_timer is not None:
             self._busy_timer.stop()
             self._busy_timer = None

@@ -1,4 +1,4 @@
-"""Copying: a clipboard tool of this machine first, else the terminal is asked (OSC 52), and the words say which."""
+"""Copying by a clipboard tool of this machine; where there is none, the app asks the terminal (OSC 52)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _TIMEOUT_SECONDS = 2.0
 
 
 def tool(environ: Mapping[str, str], platform: str = sys.platform) -> list[str] | None:
-    """The command that takes text for the clipboard of the person at this screen; None over SSH or without one."""
+    """The command that fills the clipboard of the person at this screen; None over SSH or without one."""
     if environ.get("SSH_CONNECTION") or environ.get("SSH_TTY"):
         # A tool would fill the clipboard of the far machine.
         return None

@@ -1,4 +1,4 @@
-"""The one table of commands: it feeds key bindings, footer, contextual help, palette and the README's key table."""
+"""The one table of commands: it feeds bindings, footer, help, palette and the README's key table."""
 
 from __future__ import annotations
 
@@ -17,8 +17,9 @@ LIST: Final = "list"
 class Command:
     """One thing a person can do.
 
-    `keys` are Textual key names, the first is shown. `panes` is empty for a command of every pane, (`list`,) for one of
-    the lists. `footer` ranks it in the footer (1 first, 0 never). An `act` changes memory: read-only mode switches it off.
+    `keys` are Textual key names, the first is shown. `panes` is empty for a command of every pane, (`list`,)
+    for one of the lists. `footer` ranks it in the footer (1 first, 0 never). An `act` changes memory:
+    read-only mode switches it off.
     """
 
     id: str
@@ -193,7 +194,7 @@ def shown_key(key: str) -> str:
 
 
 def with_overrides(overrides: Mapping[str, str]) -> tuple[tuple[Command, ...], tuple[str, ...]]:
-    """The table with a person's own keys (command id -> comma-separated keys), and a sentence for each one refused."""
+    """The table with a person's own keys (id -> keys with commas), and a sentence for each refused."""
     commands: list[Command] = []
     refused = [
         f"keys: there is no command {name}" for name in overrides if name not in {c.id for c in COMMANDS}
@@ -223,7 +224,7 @@ def available(commands: Iterable[Command], pane: str, *, read_only: bool) -> lis
 
 
 def footer(commands: Iterable[Command], pane: str, *, read_only: bool) -> list[Command]:
-    """At most seven commands for the footer of a pane, the pane's own first, `help`, `commands` and `quit` always."""
+    """At most seven commands for a pane's footer: its own first; help, commands and quit always."""
     ranked = sorted(
         (c for c in available(commands, pane, read_only=read_only) if c.footer),
         key=lambda command: command.footer,

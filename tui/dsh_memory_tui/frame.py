@@ -30,6 +30,8 @@ _LABELS_NARROW = {
 class Bar(RecordList, can_focus=False):
     """One line; parts of it stand for commands and can be clicked."""
 
+    SHOWS_PLACE = False
+
     class Pressed(Message):
         """A part of the line was clicked."""
 
@@ -65,7 +67,7 @@ class Bar(RecordList, can_focus=False):
 def title_line(
     overview: Overview | None, *, root: str, busy: str, read_only: bool, demo: bool, width: int
 ) -> Line:
-    """The title: the product, the root, and what holds everywhere; what has no room is left out from the left."""
+    """The title: the product, the root, and what holds everywhere; what has no room is left out."""
     left = (Piece(" dsh-memory", "strong"), Piece("   "), Piece(visible(root), "muted"))
     right: list[tuple[Piece, ...]] = []
     if demo:

@@ -24,7 +24,7 @@ class Failure:
 class Act:
     """One change a person confirmed.
 
-    `kind` is the plan's operation; `params` go to the core's method; `expected_head` binds it to what was shown.
+    `kind` names the act; `params` go to the core's method; `expected_head` binds it to what was shown.
     """
 
     kind: str

@@ -1,4 +1,4 @@
-"""A person's settings of the screen: theme, diff colours, start pane, keys; one TOML file in the config folder."""
+"""A person's settings of the screen (theme, diff colours, start pane, keys) in a TOML file."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ FILE_NAME = "tui.toml"
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What the file says, with defaults for the rest; `problems` has a sentence for each line that was not taken."""
+    """What the file says, with defaults for the rest; `problems` has a sentence for each part not taken."""
 
     theme: str = DARK
     diff: DiffColours = "blue-orange"

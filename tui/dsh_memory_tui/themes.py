@@ -1,4 +1,4 @@
-"""The themes: dark and light with neutral greys and one accent, and one that uses the terminal's own sixteen colours."""
+"""The themes: dark and light with neutral greys and one accent, and the terminal's own sixteen colours."""
 
 from __future__ import annotations
 

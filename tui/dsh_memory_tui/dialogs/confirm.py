@@ -1,4 +1,4 @@
-"""The confirmation: what will happen, then (for what destroys) a word to type; only then is the answer yes."""
+"""The confirmation: what will happen, then, for what destroys, a word to type; only then yes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from dsh_memory_tui.frame import Bar
 from dsh_memory_tui.widgets.lines import EMPTY, Line, Piece, heading, line, wrap
 from dsh_memory_tui.widgets.record_list import Fixed
 
-#: After a step appears, its choices take nothing for this long: what was pressed for the step before is spent.
+#: After a step appears, its choices take nothing for this long: what was pressed before it stood is spent.
 ARM_SECONDS = 0.3
 
 
@@ -215,7 +215,7 @@ class ConfirmDialog(Dialog[bool]):
 
 
 def plan_lines(plan: Plan, width: int) -> list[Line]:
-    """A plan in sentences: what will happen, the same in Git words, the way back; or why it cannot be done."""
+    """A plan in sentences: what will happen, the same in Git words, the way back; or why it cannot be."""
     lines: list[Line] = []
     if plan.refusal is not None:
         lines.extend(line((part, "danger")) for part in wrap(visible(plan.refusal.sentence), width))

@@ -22,7 +22,7 @@ TOO_SMALL = "dsh-memory needs 40x10, this is {width}x{height}"
 
 
 class Choice(Widget, can_focus=True):
-    """A word to press: enter, or one click. A double click counts once at most, an unarmed choice not at all."""
+    """A word to press, by enter or one click; a double click counts once at most."""
 
     class Pressed(Message):
         """The choice was taken."""
@@ -99,6 +99,8 @@ def choices(*items: Choice) -> Horizontal:
 
 class Reading(RecordList, can_focus=True):
     """Lines to read in a dialog, as high as they need, up to what the screen has."""
+
+    SHOWS_PLACE = False
 
     def __init__(self, *, id: str = "lines") -> None:
         super().__init__(id=id, cursor_on=False)

@@ -21,7 +21,7 @@ PURPOSES = {
     "runs": "Every change of memory: what it did, whether it can be undone, and its diff.",
     "previews": "Changes that wait for a decision: read the diff, then apply or discard.",
     "search": "Full-text search over ids, tags, types and bodies, as you type.",
-    "records": "Everything remembered, by folder; marks show what is legacy, malformed, expired or in conflict.",
+    "records": "Everything remembered, by folder, with marks for what is not as it should be.",
 }
 
 

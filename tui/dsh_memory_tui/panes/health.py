@@ -146,7 +146,8 @@ def _holders(overview: Overview, width: int) -> list[Row]:
     rows: list[Row] = []
     lock = overview.lock
     if lock is not None:
-        who = f"{visible(lock.operation or 'unknown')}, process {lock.pid if lock.pid is not None else 'unknown'}, since {exact(lock.started_at)}"
+        pid = "unknown" if lock.pid is None else str(lock.pid)
+        who = f"{visible(lock.operation or 'unknown')}, process {pid}, since {exact(lock.started_at)}"
         state = (
             "holds it"
             if lock.active
@@ -160,7 +161,8 @@ def _holders(overview: Overview, width: int) -> list[Row]:
     if run is not None:
         rows.append((None, heading("Active run", "interrupted" if run.interrupted else "running")))
         rows.append((f"run:{run.run_id}", _pair("run", visible(run.run_id))))
-        words = f"{visible(run.operation)}, phase {visible(run.phase)}, process {run.pid}, since {exact(run.started_at)}"
+        words = f"{visible(run.operation)}, phase {visible(run.phase)}, process {run.pid}, "
+        words += f"since {exact(run.started_at)}"
         rows.append((None, _pair("what", words)))
         rows.append((None, EMPTY))
     if overview.interrupted_run is not None:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class Pane(Container):
-    """One pane. It shows snapshots, answers commands, and asks the app for everything that leaves the pane."""
+    """One pane: shows snapshots, answers commands, asks the app for everything that leaves the pane."""
 
     class Wanted(Message):
         """A command of another place is wanted, by its id."""
@@ -53,7 +53,7 @@ class Pane(Container):
             super().__init__()
 
     class ActWanted(Message):
-        """An act that needs a confirmation: the plan's kind and the parameters that name its object."""
+        """An act is wanted that needs a confirmation: its kind, and what names its object."""
 
         def __init__(self, kind: str, params: dict[str, object]) -> None:
             self.kind = kind
@@ -95,7 +95,7 @@ class Pane(Container):
 
 
 class SplitPane(Pane):
-    """A list, and a detail of what its cursor is on: beside it, below it, or in its place, as the width allows."""
+    """A list, and a detail of what its cursor is on: beside, below or in place of it, as the width allows."""
 
     DETAIL_OPEN = "-detail-open"
 

@@ -17,7 +17,10 @@ from dsh_memory_tui.widgets.record_list import Drawn, RecordList
 from dsh_memory_tui.widgets.record_view import entry_row
 from dsh_memory_tui.wording import CLOSED, OPEN
 
-NO_RECORDS = "No records yet. An agent writes them through a sync; a Markdown file under handbook/ is one too (s saves it)."
+NO_RECORDS = (
+    "No records yet. An agent writes them through a sync; "
+    "a Markdown file under handbook/ is one too (s saves it)."
+)
 NONE_MARKED = "No record has this mark any more. esc shows all."
 FOLDERS = ("handbook", "rollouts", "archive")
 
@@ -150,7 +153,7 @@ class RecordsPane(SplitPane):
 
 
 def tree(entries: Sequence[RecordEntry], closed: set[str]) -> list[Node]:
-    """The open part of the tree: folders before the records beside them, the three top folders in their order."""
+    """The open part of the tree: folders before records, the three top folders in their order."""
     records: dict[str, list[RecordEntry]] = {}
     for entry in entries:
         records.setdefault(entry.path.rpartition("/")[0], []).append(entry)

@@ -88,20 +88,10 @@ class SearchPane(SplitPane):
         if super().back():
             return True
         if self.input.has_focus:
-            if (
-                self.input.value
-                and self._found is not None
-                and self._found.value
-                and self._found.value["results"]
-            ):
-                self.listing.focus()
-            elif self.input.value:
-                self.input.value = ""
-            else:
-                return False
+            # Out of the query line, so that the keys of the panes work again; / leads back.
+            self.listing.focus()
             return True
-        self.input.focus()
-        return True
+        return False
 
     def on_input_changed(self, message: Input.Changed) -> None:
         message.stop()

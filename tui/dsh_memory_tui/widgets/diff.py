@@ -1,4 +1,4 @@
-"""Both sides of a changed file as lines: unified or side by side, with marks on the words that differ. Pure but for its size."""
+"""Both sides of a changed file as lines: unified or side by side, with marks on the words that differ."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _WORDS = re.compile(r"\w+|\s+|[^\w\s]")
 
 @dataclass(frozen=True, slots=True)
 class DiffRow:
-    """A row of a diff: line numbers (1-based) and marked text of either side; None where a side has no line."""
+    """A row of a diff: line numbers (from 1) and marked text of either side; None where a side has none."""
 
     old_number: int | None
     old: tuple[Piece, ...] | None
@@ -101,7 +101,7 @@ def unified(diff: FileDiff, width: int) -> tuple[list[Line], list[int]]:
 
 
 def side_by_side(diff: FileDiff, width: int) -> tuple[list[Line], list[int]]:
-    """The diff with the old text left and the new text right, and the line index of each hunk's first change."""
+    """The diff with the old text left and the new text right, and the line of each hunk's first change."""
     parts = hunks(diff)
     digits = _digits(parts)
     half = max(12, (width - 3) // 2)

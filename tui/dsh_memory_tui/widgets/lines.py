@@ -12,7 +12,7 @@ from dsh_memory import visible
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """Text of one role (themes.py gives it its colours); foreign text has gone through `visible()` before it gets here."""
+    """Text of one role; themes.py gives the role its colours."""
 
     text: str
     role: str = "text"
@@ -22,8 +22,8 @@ class Piece:
 class Line:
     """One line: pieces from the left, and pieces that end at the right edge.
 
-    `fill` is the role whose background covers the whole line (diffs). The cursor covers the first `cursor_cells`
-    cells only, where a line holds two columns.
+    `fill` is the role whose background covers the whole line (diffs). The cursor covers the first
+    `cursor_cells` cells only, where a line holds two columns.
     """
 
     pieces: tuple[Piece, ...] = ()

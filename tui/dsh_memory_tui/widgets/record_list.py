@@ -1,4 +1,4 @@
-"""A list that draws only the lines on the screen, and keeps its cursor on the same thing when the list changes."""
+"""A list that draws only the lines on the screen, and whose cursor stays on its row when the list changes."""
 
 from __future__ import annotations
 
@@ -91,6 +91,9 @@ class RecordList(ScrollView, can_focus=True):
 
     BINDINGS: ClassVar[list[BindingType]] = [*commands.bindings(commands.COMMANDS, lists=True)]
     ALLOW_SELECT = False
+    #: Whether the last cell of each line shows the place in the whole. It is drawn with the lines: a bar of
+    #: its own would be sent to the terminal whole with every change of length.
+    SHOWS_PLACE: ClassVar[bool] = True
 
     class Moved(Message):
         """The cursor is on another row, or the list changed under it."""
@@ -122,8 +125,8 @@ class RecordList(ScrollView, can_focus=True):
         self.cursor = 0
         self.rows: Rows = Fixed()
         self._build: Callable[[int], Rows] = lambda _width: Fixed()
-        self._built_for = -1
         self._strips: dict[int, Strip] = {}
+        self._shown: dict[int, Strip] = {}
         self._styles_of: dict[str, Style] = {}
 
     # -- what is shown -------------------------------------------------------------------------------------
@@ -134,7 +137,7 @@ class RecordList(ScrollView, can_focus=True):
         return self.rows.key(self.cursor) if self.cursor_on and 0 <= self.cursor < len(self.rows) else None
 
     def show(self, build: Callable[[int], Rows], *, top: bool = False) -> None:
-        """Show the rows that `build` makes for a width in cells; the cursor stays on its key, `top` starts anew."""
+        """Show the rows `build` makes for a width; the cursor stays on its key, `top` starts anew."""
         key, old_cursor = self.current_key, self.cursor
         above = self.cursor * self.rows.height - self.scroll_offset.y
         self._build = build
@@ -199,21 +202,25 @@ class RecordList(ScrollView, can_focus=True):
         strip = self._strips.get(at)
         if strip is None:
             strip = self._strips[at] = self._draw_line(at)
+        if self.SHOWS_PLACE:
+            strip = Strip([*strip, self._place_mark(y)]).simplify()
+        self._shown[y] = strip
         return strip
 
     def notify_style_update(self) -> None:
         super().notify_style_update()
         self._styles_of.clear()
         self._strips.clear()
+        self._shown.clear()
 
     def on_resize(self) -> None:
-        if self._built_for != self._width:
-            key = self.current_key
-            self._rebuild()
-            found = self._find(key) if key is not None else None
-            if found is not None:
-                self.cursor = found
+        key = self.current_key
+        self._rebuild()
+        found = self._find(key) if key is not None else None
+        if found is not None:
+            self.cursor = found
         self._strips.clear()
+        self._shown.clear()
         self._scroll_to_cursor()
         self.refresh()
 
@@ -230,12 +237,20 @@ class RecordList(ScrollView, can_focus=True):
 
     @property
     def _width(self) -> int:
-        return self.scrollable_content_region.width
+        """Cells of a line's text."""
+        return max(0, self.scrollable_content_region.width - (1 if self.SHOWS_PLACE else 0))
 
     def _rebuild(self) -> None:
-        self._built_for = self._width
         self.rows = self._build(self._width)
-        self.virtual_size = Size(self._width, len(self.rows) * self.rows.height)
+        lines = len(self.rows) * self.rows.height
+        if self.styles.is_auto_height:
+            self.virtual_size = Size(self._width, lines)
+            return
+        # The reactive would lay the screen out and paint the whole widget; only scrolling needs this number.
+        height = self.scrollable_content_region.height
+        size = Size(self._width, max(lines, height))
+        self.set_reactive(ScrollView.virtual_size, size)
+        self.scroll_y = self.validate_scroll_y(self.scroll_y)
 
     def _draw_line(self, at: int) -> Strip:
         width = self._width
@@ -258,6 +273,15 @@ class RecordList(ScrollView, can_focus=True):
             left -= cell_len(piece.text)
         return Strip(segments).adjust_cell_length(width, base if left > 0 else plain).simplify()
 
+    def _place_mark(self, y: int) -> Segment:
+        lines, height = len(self.rows) * self.rows.height, self.scrollable_content_region.height
+        blank = Segment(" ", self.rich_style)
+        if lines <= height:
+            return blank
+        size = max(1, height * height // lines)
+        top = round(self.scroll_offset.y / (lines - height) * (height - size))
+        return Segment("▐", self.rich_style + self._style("rule")) if top <= y < top + size else blank
+
     def _style(self, role: str) -> Style:
         style = self._styles_of.get(role)
         if style is None:
@@ -267,12 +291,15 @@ class RecordList(ScrollView, can_focus=True):
 
     def _repaint_changes(self) -> None:
         """Repaint the visible lines that differ from what stands there, and only those."""
-        old, self._strips = self._strips, {}
-        top, height, width = self.scroll_offset.y, self.scrollable_content_region.height, self._width
-        for y in range(height):
-            before = old.get(top + y)
-            if before is None or before != self.render_line(y):
+        self._strips = {}
+        width = self.scrollable_content_region.width
+        for y in range(self.scrollable_content_region.height):
+            before, after = self._shown.get(y), self.render_line(y)
+            if before is None:
                 self.refresh(Region(0, y, width, 1))
+            elif before != after:
+                start, end = _difference(before, after)
+                self.refresh(Region(start, y, end - start, 1))
 
     def _repaint_row(self, index: int) -> None:
         height = self.rows.height
@@ -326,3 +353,19 @@ class RecordList(ScrollView, can_focus=True):
             self.scroll_to(y=first, animate=False)
         elif self.cursor * height + height > top + visible:
             self.scroll_to(y=self.cursor * height + height - visible, animate=False)
+
+
+def _difference(before: Strip, after: Strip) -> tuple[int, int]:
+    """The cells between which two lines of one width differ: a terminal is sent these only."""
+    old = [(character, segment.style) for segment in before for character in segment.text]
+    new = [(character, segment.style) for segment in after for character in segment.text]
+    first = next(
+        (at for at, (a, b) in enumerate(zip(old, new, strict=False)) if a != b), min(len(old), len(new))
+    )
+    last = 0
+    while last < min(len(old), len(new)) - first and old[-1 - last] == new[-1 - last]:
+        last += 1
+    width = after.cell_length
+    tail = cell_len("".join(character for character, _style in new[len(new) - last :]))
+    start = cell_len("".join(character for character, _style in new[:first]))
+    return start, max(start + 1, width - tail)

@@ -1,4 +1,4 @@
-"""A record as lines: who and what it is, its body with matches marked, its front matter as typed, its history."""
+"""A record as lines: what it is, its body with matches marked, its front matter as typed, its history."""
 
 from __future__ import annotations
 
@@ -14,6 +14,8 @@ from dsh_memory_tui.wording import ATTENTION, BAD, GOOD, OFF, age, exact, plural
 #: Characters of a body that are shown; the rest is a matter for an editor.
 MAX_BODY = 300_000
 _LABEL = 15
+#: Commits shown under a record; Git has the rest.
+_HISTORY = 6
 
 #: Each mark as sign, word and role.
 MARKS: dict[Mark, tuple[str, str, str]] = {
@@ -138,19 +140,17 @@ class RecordText:
 
     def _foot(self, width: int) -> list[Line]:
         view = self._view
-        lines = [rule(width)]
+        lines: list[Line] = []
         if view.citation:
             lines.extend(labelled("citation", visible(view.citation), width))
         lines.extend(self._usage(width))
         if view.source_rollouts:
             lines.extend(labelled("from", visible(", ".join(view.source_rollouts)), width))
-        for name, value in view.provenance:
-            lines.extend(labelled(name, visible(value), width))
         if view.expires_at:
-            lines.extend(labelled("expires", view.expires_at, width))
+            lines.extend(labelled("expires", visible(view.expires_at), width))
         if view.review_after:
-            lines.extend(labelled("review after", view.review_after, width))
-        lines.extend(labelled("content hash", view.content_hash, width))
+            lines.extend(labelled("review after", visible(view.review_after), width))
+        lines.append(line((pad("content hash", _LABEL), "muted"), visible(view.content_hash)))
         if view.fields:
             lines.extend((EMPTY, heading("Front matter", "as typed")))
             for field in view.fields:
@@ -159,7 +159,7 @@ class RecordText:
                 )
         if view.history:
             lines.extend((EMPTY, heading("History", plural(len(view.history), "commit"))))
-            for commit in view.history:
+            for commit in view.history[:_HISTORY]:
                 lines.append(
                     line(
                         (pad(short(commit.commit), 9), "accent"),
