@@ -43,7 +43,7 @@ def save(
             return _value("no_change", None)
         live = changing.read_live(path for path in dirty if path in changing.view.files)
         files = [StagedFile(path, old, live.get(path)) for path, old in _committed(changing, dirty).items()]
-        _check(changing, clock, files, cache)
+        _check(changing, clock, files)
         change = Change(
             target={},
             message=_message(message, changing.run_id),
@@ -84,9 +84,8 @@ def write_paths(
         wanted = {path: data for path, data in changes.items() if data != held.get(path)}
         if not wanted:
             return _value("no_change", None)
-        _check(
-            changing, clock, [StagedFile(path, held.get(path), data) for path, data in wanted.items()], cache
-        )
+        files = [StagedFile(path, held.get(path), data) for path, data in wanted.items()]
+        _check(changing, clock, files)
         _check_places(changing, wanted)
         target: dict[str, Entry | None] = {}
         contents = {}
@@ -111,19 +110,17 @@ def write_paths(
         return _value("applied", changing.apply(change, run))
 
 
-def ids_elsewhere(
-    repo: Repository, clock: Clock, changed_paths: Iterable[str], cache: RecordCache | None
-) -> dict[str, str]:
+def ids_elsewhere(changing: Transaction, clock: Clock, changed_paths: Iterable[str]) -> dict[str, str]:
     """The ids of the live records that a change leaves alone, each with its path."""
     changed = set(changed_paths)
-    records = read_records(repo, clock(), "all", cache).records
+    records = read_records(changing.repo, clock(), "all", changing.cache).records
     return {record.id: record.path for record in records if record.path not in changed}
 
 
-def _check(changing: Transaction, clock: Clock, files: list[StagedFile], cache: RecordCache | None) -> None:
+def _check(changing: Transaction, clock: Clock, files: list[StagedFile]) -> None:
     check_change(
         files,
-        ids_elsewhere(changing.repo, clock, (file.path for file in files), cache),
+        ids_elsewhere(changing, clock, (file.path for file in files)),
         allowed_secrets=read_allowed_secrets(changing.repo.environment),
         limited=False,
     )

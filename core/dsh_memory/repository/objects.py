@@ -208,6 +208,8 @@ def _data(data: bytes) -> bytes:
 
 
 def _quoted(path: str) -> bytes:
+    if path.isascii() and path.isprintable() and '"' not in path and "\\" not in path:
+        return b'"%b"' % path.encode()
     quoted = bytearray(b'"')
     for byte in os.fsencode(path):
         if byte < 0x20 or byte >= 0x7F or byte in b'"\\':

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from hashlib import sha256
 from typing import Any
 
@@ -10,6 +11,7 @@ from dsh_memory.errors import (
     PreviewFailure,
     RepoUnavailable,
 )
+from dsh_memory.records.metadata import Record
 from dsh_memory.repository.allowed_secrets import read_allowed_secrets
 from dsh_memory.repository.changes import MAX_FILE_BYTES, StagedFile, check_change
 from dsh_memory.repository.content import RecordCache
@@ -25,6 +27,7 @@ from dsh_memory.repository.opening import Repository
 from dsh_memory.repository.previews import (
     PREVIEWS_FOLDER,
     README,
+    ManifestEntry,
     Preview,
     Staging,
     exists,
@@ -70,7 +73,7 @@ def apply_preview(
             )
         _check_live_is_manifest(changing, preview)
         try:
-            return _apply(changing, preview, clock, cache)
+            return _apply(changing, preview, clock)
         except ChangeRefused as refused:
             changing.journal(
                 _run(preview, "failed", error_code=refused.code, rejected=len(preview.changed_paths))
@@ -92,9 +95,7 @@ def discard_preview(
         return {"removed": True, "previewId": preview_id}
 
 
-def _apply(
-    changing: Transaction, preview: Preview, clock: Clock, cache: RecordCache | None
-) -> dict[str, Any]:
+def _apply(changing: Transaction, preview: Preview, clock: Clock) -> dict[str, Any]:
     repo = changing.repo
     with Staging(repo.root, preview.preview_id) as staging:
         _check_frame(changing, staging)
@@ -116,7 +117,7 @@ def _apply(
             files.append(StagedFile(path, live.get(path), data))
     check_change(
         files,
-        ids_elsewhere(repo, clock, preview.changed_paths, cache),
+        ids_elsewhere(changing, clock, preview.changed_paths),
         allowed_secrets=read_allowed_secrets(repo.environment),
     )
     if all(changing.live(path) == entry for path, entry in target.items()):
@@ -137,19 +138,23 @@ def _check_live_is_manifest(changing: Transaction, preview: Preview) -> None:
     """HEAD's payload and the live one must still be the tree that the preview was made from."""
     view, entries = changing.view, preview.manifest.entries
     # guard: preview-base
-    same = not view.dirty and view.files.keys() == entries.keys()
-    if same:
-        with Reader(changing.repo.root) as reader:
-            for path, file in view.files.items():
-                expected = entries[path]
-                if file.size != expected.size or expected.executable not in (None, file.executable):
-                    same = False
-                    break
-                if sha256(reader.read(path, file.size)).hexdigest() != expected.sha256:
-                    same = False
-                    break
-    if not same:
+    if view.dirty or view.files.keys() != entries.keys() or not all(_equal(changing, entries)):
         raise PreviewFailure("live-memory-changed", "Memory is no longer what the preview was made from.")
+
+
+def _equal(changing: Transaction, entries: Mapping[str, ManifestEntry]) -> Iterator[bool]:
+    """Whether each live file is its entry."""
+    with Reader(changing.repo.root) as reader:
+        for path, file in changing.view.files.items():
+            expected = entries[path]
+            if file.size != expected.size or expected.executable not in (None, file.executable):
+                yield False
+                continue
+            known = changing.cache.get(path)
+            if known is not None and known.live == file and isinstance(known.parsed, Record):
+                yield known.parsed.sha256 == expected.sha256
+            else:
+                yield sha256(reader.read(path, file.size)).hexdigest() == expected.sha256
 
 
 def _check_frame(changing: Transaction, staging: Staging) -> None:

@@ -82,7 +82,8 @@ class Projection:
     def stage(self, contents: Mapping[str, bytes]) -> None:
         """Writes every new file that `contents` has the bytes of into the private folder, with its mode,
         durably."""
-        flush_each = len(self._changes) <= _FLUSH_ALL_ABOVE or not sys.platform.startswith("linux")
+        added = sum(change.after is not None for change in self._changes)
+        flush_each = added <= _FLUSH_ALL_ABOVE or not sys.platform.startswith("linux")
         for number, change in enumerate(self._changes):
             if change.after is None or change.after.blob not in contents or self._exists(_new(number)):
                 continue
@@ -150,9 +151,9 @@ class Projection:
     def _settle(self, number: int, change: FileChange, resumed: bool) -> None:
         if resumed and self._is_settled(number, change):
             return
-        taken = self._exists(_old(number)) or (
-            change.before is not None and self._take_out(number, change.path)
-        )
+        taken = resumed and self._exists(_old(number))
+        if not taken and change.before is not None:
+            taken = self._take_out(number, change.path)
         # guard: verify-what-was-taken
         if taken and self._entry(self._folder, _old(number)) != change.before:
             self._leave(change.path)
@@ -212,7 +213,7 @@ class Projection:
             entry = self._entry(self._folder, name)
             if entry is None:
                 continue
-            live = self._live_entry(change.path)
+            live = None if entry in (change.before, change.after) else self._live_entry(change.path)
             # guard: verify-before-delete
             if entry in (change.before, change.after, live):
                 os.unlink(name, dir_fd=self._folder)

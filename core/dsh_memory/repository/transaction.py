@@ -84,8 +84,8 @@ class Transaction:
     """One mutating operation under the held lock, from its first look at the payload; use it in a `with`
     statement.
 
-    `view` is the payload as it was found, `head` and `branch` where the change will go. After the end,
-    `pending` says that recovery has something left to do.
+    `view` is the payload as it was found, `head` and `branch` where the change will go, `cache` what was read
+    on the way. After the end, `pending` says that recovery has something left to do.
     """
 
     view: PayloadView
@@ -105,7 +105,7 @@ class Transaction:
         self._clock = clock
         self._started = clock()
         self._lock = lock
-        self._cache = cache
+        self.cache = cache or RecordCache()
         self._hasher = BlobHasher(repo.object_format)
         self._imported = False
         self._moved = False
@@ -205,7 +205,7 @@ class Transaction:
             raise _not_ready(
                 f"{operation}-in-progress", f"A {operation} is in progress: end it in Git first."
             )
-        self.view = payload_view(self.repo, self._cache)
+        self.view = payload_view(self.repo, self.cache)
         branch, commit = self.view.head.branch, self.view.head.commit
         if branch is None:
             raise _not_ready("detached-head", "HEAD is detached: no branch would keep the change.")
