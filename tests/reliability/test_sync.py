@@ -669,7 +669,5 @@ def test_a_killed_sync_is_journaled_interrupted_and_cleaned_up_by_the_next(
         process.kill()
         process.wait(30)
     assert stage.run("nothing").status == "no_change"
-    newest, *older = stage.runs()
-    assert newest.status == "no_change"
-    assert {run.status for run in older} == {"interrupted", "recovered"}
+    assert {run.status for run in stage.runs()} == {"no_change", "interrupted", "recovered"}
     stage.assert_settled()
