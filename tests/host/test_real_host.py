@@ -87,7 +87,7 @@ def test_all_methods_answer_and_serve_http_gives_the_same_bodies(
     assert value_of(in_host["status"])["legacyFileCount"] == 1
     assert value_of(in_host["health"])["memoryRoot"] == "$DSH_HOME/storages/memory"
     assert [hit["id"] for hit in value_of(in_host["search"])["results"]] == ["project/codegen"]
-    assert value_of(in_host["context"])["records"][0]["content"] == "We chose TypeScript for codegen.\n"
+    assert value_of(in_host["context"])["records"][0]["content"] == "\nWe chose TypeScript for codegen.\n"
     assert value_of(in_host["apply"])["status"] == "applied"
     assert code_of(in_host["apply again"]) == code_of(in_host["discard"]) == "preview-not-found"
     assert value_of(in_host["migrate"])["migratedCount"] == 1
