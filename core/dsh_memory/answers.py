@@ -20,6 +20,7 @@ from dsh_memory.repository.lock import read_active_run, read_lock
 from dsh_memory.repository.objects import BlobHasher
 from dsh_memory.repository.opening import Repository
 from dsh_memory.repository.previews import Preview, PreviewMemo, list_previews
+from dsh_memory.repository.steady import steady
 from dsh_memory.repository.usage import Hit, Usage, read_usage, record_reads
 from dsh_memory.repository.view import (
     SCOPES,
@@ -29,7 +30,6 @@ from dsh_memory.repository.view import (
     Survey,
     read_head,
     read_records,
-    steady,
     survey,
 )
 from dsh_memory.search.context import choose, cut

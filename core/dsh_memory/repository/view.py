@@ -8,7 +8,7 @@ sequence lock.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from types import TracebackType
@@ -18,9 +18,7 @@ from dsh_memory.errors import RepoUnavailable, UnsafeLayout
 from dsh_memory.records.metadata import MAX_RECORD_BYTES, Malformed, Record, oversized, read_record
 from dsh_memory.repository.content import Content, ContentReader, Kind, RecordCache, is_record_path
 from dsh_memory.repository.git import GitFailed
-from dsh_memory.repository.journal import LAST_RUN
 from dsh_memory.repository.layout import PAYLOAD, RECORD_FOLDERS, LiveFile, Scan
-from dsh_memory.repository.lock import ACTIVE_RUN_NAME, LOCK_NAME, SYNC_FOLDER, is_applying
 from dsh_memory.repository.objects import (
     EXECUTABLE_MODE,
     FILE_MODE,
@@ -31,6 +29,7 @@ from dsh_memory.repository.objects import (
     read_blobs,
 )
 from dsh_memory.repository.opening import Repository
+from dsh_memory.repository.steady import steady
 
 Scope = Literal["active", "archive", "all"]
 
@@ -41,9 +40,6 @@ SCOPES: Final[dict[Scope, tuple[str, ...]]] = {
     "all": RECORD_FOLDERS,
 }
 
-# After so many readings that a run cut through, HEAD is the only steady place.
-_ATTEMPTS: Final = 3
-_RUN_MARKS: Final = (ACTIVE_RUN_NAME, LOCK_NAME, LAST_RUN.removeprefix(f"{SYNC_FOLDER}/"))
 _IN_PROGRESS: Final = (
     ("MERGE_HEAD", "merge"),
     ("rebase-merge", "rebase"),
@@ -312,44 +308,6 @@ def _records_committed(committed: dict[str, Entry], parsed: list[Record | Malfor
         committed.keys(),
         {path: entry.blob for path, entry in committed.items()},
     )
-
-
-def steady(
-    repo: Repository, now: datetime, from_worktree: Callable[[], _T], from_head: Callable[[], _T]
-) -> _T:
-    """What `from_worktree` reads of one moment that no run cuts through; `from_head` where there is none to be had."""
-    for _ in range(_ATTEMPTS):
-        before = _run_marks(repo)
-        # guard: no-half-state
-        if is_applying(repo.root, now):
-            break
-        try:
-            found = from_worktree()
-        except UnsafeLayout:
-            # A run that is putting a file in place gives it two names for an instant.
-            if _run_marks(repo) == before and not is_applying(repo.root, now):
-                raise
-            continue
-        if _run_marks(repo) == before:
-            return found
-    return from_head()
-
-
-def _run_marks(repo: Repository) -> list[tuple[int, int, int] | None]:
-    """By what a change of any file that a run writes at its begin, in its course and at its end is seen."""
-    marks: list[tuple[int, int, int] | None] = []
-    try:
-        with repo.root.folder(SYNC_FOLDER) as folder:
-            for name in _RUN_MARKS:
-                try:
-                    status = os.stat(name, dir_fd=folder, follow_symlinks=False)
-                except FileNotFoundError:
-                    marks.append(None)
-                else:
-                    marks.append((status.st_ino, status.st_mtime_ns, status.st_ctime_ns))
-    except FileNotFoundError:
-        return []
-    return marks
 
 
 def _contents(
