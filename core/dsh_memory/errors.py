@@ -192,6 +192,12 @@ class ChangeRefused(MemoryFailure):
         self.path = path
         self.line = line
 
+    @property
+    def placed(self) -> str:
+        """The message with the file and line at fault in front."""
+        line = "" if self.line is None else f", line {self.line}"
+        return self.message if self.path is None else f"{self.path}{line}: {self.message}"
+
 
 def hint_of(code: str) -> str | None:
     """What a person can do about a code; None for a code that is none of ours."""

@@ -22,9 +22,9 @@ from dsh_memory.cli.output import (
     prepare_streams,
 )
 from dsh_memory.cli.parser import build_parser, starting_point
-from dsh_memory.errors import MemoryFailure
+from dsh_memory.errors import ChangeRefused, MemoryFailure
 
-__all__ = ["main"]
+__all__ = ["main", "sync_main"]
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -42,6 +42,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     return finish(code)
 
 
+def sync_main() -> int:
+    """`dsh-memory-sync`, the contract's name for `dsh-memory sync`."""
+    return main(["sync", *sys.argv[1:]])
+
+
 def _run(argv: Sequence[str]) -> int:
     parser = build_parser()
     arguments = parser.parse_args(argv, starting_point())
@@ -57,5 +62,6 @@ def _run(argv: Sequence[str]) -> int:
         narrate(f"dsh-memory: {error}")
         return FAILED
     except MemoryFailure as failure:
-        return fail(failure.code, failure.message, failure.detail, as_json=arguments.json)
+        message = failure.placed if isinstance(failure, ChangeRefused) else failure.message
+        return fail(failure.code, message, failure.detail, as_json=arguments.json)
     return code

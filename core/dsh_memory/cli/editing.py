@@ -24,14 +24,14 @@ def edit(call: Invocation) -> int:
     """`dsh-memory edit PATH`: the copy is kept, and its place said, when its text could not be applied."""
     path = call.arguments.path
     _check_path(path)
-    editor = _editor()
+    editor = editor_command()
     before = _read(call.environment, path)
     folder = tempfile.mkdtemp(prefix="dsh-memory-edit-")
     copy = os.path.join(folder, os.path.basename(path))
     code, after = FAILED, before
     try:
         _write_private(copy, before)
-        status = _run_editor([*editor, copy])
+        status = run_editor([*editor, copy])
         after = _read_copy(copy)
         if status:
             narrate(f"dsh-memory: the editor ended with {status}; nothing was applied.")
@@ -62,7 +62,8 @@ def _check_path(path: str) -> None:
         )
 
 
-def _editor() -> list[str]:
+def editor_command() -> list[str]:
+    """The editor's command line; raises UsageError where none is named and nobody is there."""
     named = os.environ.get("VISUAL") or os.environ.get("EDITOR")
     if not named and not sys.stdin.isatty():
         raise UsageError("there is no terminal; name an editor in $VISUAL or $EDITOR")
@@ -99,7 +100,8 @@ def _read_copy(copy: str) -> bytes:
         raise CommandFailed(f"the editor left nothing to read: {os.strerror(error.errno or 0)}") from None
 
 
-def _run_editor(command: list[str]) -> int:
+def run_editor(command: list[str]) -> int:
+    """Runs the editor to its end; its exit status, or UsageError where it cannot be started."""
     try:
         process = subprocess.Popen(command)
     except OSError as error:

@@ -7,6 +7,8 @@ from typing import NoReturn
 
 import dsh_memory
 from dsh_memory.cli.hosts import add_host_commands, add_http_options
+from dsh_memory.cli.keeping import add_keeping_commands
+from dsh_memory.cli.syncing import add_preview_creation, add_sync_commands
 from dsh_memory.contract import METHODS
 from dsh_memory.text import visible
 
@@ -73,6 +75,8 @@ def build_parser() -> Parser:
     _add_previews(commands)
     _add_changing(commands)
     _add_serving(commands)
+    add_sync_commands(commands)
+    add_keeping_commands(commands)
     add_host_commands(commands)
     return parser
 
@@ -111,7 +115,7 @@ def _add_reading(commands: Commands) -> None:
 
 
 def _add_previews(commands: Commands) -> None:
-    acts = commands.group("preview", "Look at one preview, apply it or discard it")
+    acts = commands.group("preview", "Look at one preview, apply it, discard it, or make one")
     show = acts.add("show", "previewing:show", "Show what a preview would change")
     apply = acts.add("apply", "changing:apply_preview", METHODS["memory.applyPreview"].summary)
     discard = acts.add("discard", "changing:discard_preview", METHODS["memory.discardPreview"].summary)
@@ -121,6 +125,7 @@ def _add_previews(commands: Commands) -> None:
         )
     _add_yes(apply)
     _add_yes(discard)
+    add_preview_creation(acts)
 
 
 def _add_changing(commands: Commands) -> None:

@@ -16,7 +16,8 @@ from dsh_memory.records import Record, read_record
 from dsh_memory.repository.allowed_secrets import read_allowed_secrets
 from dsh_memory.repository.changes import StagedFile, check_change
 from dsh_memory.repository.content import is_record_path
-from dsh_memory.repository.editing import ids_elsewhere
+from dsh_memory.repository.forgotten import forgotten_again
+from dsh_memory.repository.view import read_records
 
 #: Both sides of a file are read up to this size; a change may hold no file over 1 MiB anyway.
 MOST_BYTES: Final = 8 * 1024 * 1024
@@ -51,9 +52,14 @@ def review(
 
 def review_of(visit: Visit, files: Sequence[StagedFile], *, limited: bool) -> tuple[ReviewWarning, ...]:
     """All warnings about a change of the live memory."""
-    paths = [file.path for file in files]
-    elsewhere = ids_elsewhere(visit.repository, lambda: visit.now, paths, visit.memo.records)
-    return review(files, elsewhere, read_allowed_secrets(visit.environment), limited=limited)
+    changed = {file.path for file in files}
+    records = read_records(visit.repository, visit.now, "all", visit.memo.records).records
+    elsewhere = {record.id: record.path for record in records if record.path not in changed}
+    known = [
+        ReviewWarning("forgotten-before", "brings back what was deleted before", path, False)
+        for path in forgotten_again(visit.repository, files)
+    ]
+    return (*review(files, elsewhere, read_allowed_secrets(visit.environment), limited=limited), *known)
 
 
 def _losses(file: StagedFile) -> list[ReviewWarning]:

@@ -14,6 +14,7 @@ from typing import Any, Final, Literal
 
 from dsh_memory.environment import Environment
 from dsh_memory.errors import MemoryFailure, SyncFailure, UnsafeLayout
+from dsh_memory.hosts.settings import Settings
 from dsh_memory.repository.changes import StagedFile
 from dsh_memory.repository.content import is_record_path
 from dsh_memory.repository.failures import TransactionFailed, failing
@@ -52,7 +53,7 @@ from dsh_memory.sync.stopping import Stopping
 from dsh_memory.sync.workfolder import WorkFolder
 from dsh_memory.text import visible
 
-Status = Literal["applied", "no_change", "preview", "would_apply"]
+Status = Literal["applied", "no_change", "preview", "would_apply", "disabled"]
 Say = Callable[[str], None]
 
 _APPROVAL: Final = "approval-needed"
@@ -125,6 +126,10 @@ def sync(
     Raises SyncFailure, ChangeRefused, PreviewFailure, OperationInProgress, RepoUnavailable, UnsafeLayout;
     a failure after the agent began is journaled. KeyboardInterrupt where a signal ended it.
     """
+    # guard: disabled-stops-sync
+    if not Settings(environment).enabled():
+        say("Memory is switched off: nothing was done.")
+        return SyncReport("disabled")
     with Repository.open(environment) as repo, Stopping() as stopping:
         run = _Sync(repo, clock, options, environ, say, stopping)
         if options.dry_run:
