@@ -7,7 +7,7 @@ from starlette.datastructures import Headers
 
 from dsh_memory.hosts.fence import HostRule, admits
 
-RULE = HostRule("127.0.0.1", ["memory.example", "box:8443", "[fe80::1]"])
+RULE = HostRule("127.0.0.1", ["memory.example", "box:8443", "web:80", "[fe80::1]"])
 
 
 def admitted(*headers: tuple[str, str], rule: HostRule = RULE) -> bool:
@@ -26,6 +26,8 @@ def admitted(*headers: tuple[str, str], rule: HostRule = RULE) -> bool:
         "memory.example",
         "Memory.Example:123",
         "box:8443",
+        "web",
+        "web:80",
         "[fe80::1]:1",
     ],
 )
@@ -45,6 +47,7 @@ def test_names_of_this_server_pass(host: str) -> None:
         "0.0.0.0:8765",
         "box",
         "box:8444",
+        "web:8080",
         "user@127.0.0.1",
         "127.0.0.1:8765/x",
         "127.0.0.1 ",

@@ -57,7 +57,8 @@ class HostRule:
 
     def __init__(self, bound_host: str, allowed: Iterable[str] = ()) -> None:
         """Raises ValueError for an allowed entry that is no `host` or `host:port`."""
-        self._names: set[tuple[str, str | None]] = set()
+        self._hosts: set[str] = set()
+        self._authorities: set[Authority] = set()
         bound = f"[{bound_host}]" if ":" in bound_host else bound_host
         # A wildcard address is no name of this machine, and browsers take it for one.
         own = () if bound_host in _WILDCARDS else (bound,)
@@ -65,12 +66,15 @@ class HostRule:
             authority = Authority.parse(text)
             if authority is None:
                 raise ValueError(f"{text!r} is no host or host:port")
-            self._names.add((authority.host, authority.port))
+            # `:80` was given, and is not every port.
+            if text.lower() == authority.host:
+                self._hosts.add(authority.host)
+            else:
+                self._authorities.add(authority)
 
     def trusts(self, authority: Authority) -> bool:
         """Whether a request may name this authority; an entry without a port stands for every port."""
-        named = (authority.host, None) in self._names or (authority.host, authority.port) in self._names
-        return authority.is_loopback or named
+        return authority.is_loopback or authority.host in self._hosts or authority in self._authorities
 
 
 class Fence:

@@ -109,9 +109,14 @@ def serve(environment: Environment, options: HttpOptions) -> None:
         timeout_graceful_shutdown=_GRACE_SECONDS,
         ws="none",
     )
-    # uvicorn raises the signal once more after the last request: that shall end the call, not the process.
+    server = uvicorn.Server(config)
+
+    def end(*_: object) -> None:
+        # A signal that comes before uvicorn listens for them, and the one it raises again after the last request.
+        server.should_exit = True
+
     for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda *_: None)
+        signal.signal(number, end)
     shown = f"[{options.host}]" if ":" in options.host else options.host
     sys.stdout.write(f"dsh-memory: http://{shown}:{listener.getsockname()[1]}\n")
     sys.stdout.flush()
@@ -120,7 +125,7 @@ def serve(environment: Environment, options: HttpOptions) -> None:
             "No token yet, so every call will be refused; make one with: dsh-memory token create\n"
         )
     with listener:
-        uvicorn.Server(config).run(sockets=[listener])
+        server.run(sockets=[listener])
 
 
 def _bind(options: HttpOptions) -> socket.socket:
