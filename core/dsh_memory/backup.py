@@ -20,7 +20,7 @@ from typing import Any, Final
 from dsh_memory.environment import Environment, format_instant
 from dsh_memory.errors import BackupFailure, ContextFailure
 from dsh_memory.repository.creation import init
-from dsh_memory.repository.git import GitFailed, SealedGit, WritingGit
+from dsh_memory.repository.git import OWN_IDENTITY, GitFailed, SealedGit, WritingGit
 from dsh_memory.repository.jsonfile import parse_json_object
 from dsh_memory.repository.layout import OPERATIONAL, PAYLOAD
 from dsh_memory.repository.objects import FILE_MODES, is_object_id
@@ -319,6 +319,10 @@ def _complete(root: str, manifest: BackupManifest) -> BackupManifest:
             file.write("\n")
     environment = Environment(dsh_home=os.path.dirname(root), memory_root=root)
     init(environment)
+    name, _, email = OWN_IDENTITY.removesuffix(">").partition(" <")
+    git = WritingGit(root)
+    git.run("config", "user.name", name)
+    git.run("config", "user.email", email)
     with Repository.open(environment) as repo:
         if repo.root.lstat(WATERMARK) is not None:
             set_mtime(repo.root)
