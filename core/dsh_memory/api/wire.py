@@ -18,6 +18,7 @@ from dsh_memory.api.store import Replay
 from dsh_memory.hosts.jsonrpc import BadJson, strict_json
 
 MAX_BODY_BYTES: Final = 4 * 1024 * 1024
+_MOST_DRAINED_BYTES: Final = 64 * 1024 * 1024
 _DEEPEST: Final = 64
 _UNTEXTUAL: Final = re.compile("[\0\ud800-\udfff]")
 _LONGEST_KEY: Final = 256
@@ -63,17 +64,22 @@ def new_request_id() -> str:
 async def read_body(request: Request) -> bytes:
     """A request's body; raises ApiFailure 413."""
     chunks = bytearray()
+    size = 0
     try:
         async for chunk in request.stream():
-            chunks += chunk
+            size += len(chunk)
             # guard: body-limit
-            if len(chunks) > MAX_BODY_BYTES:
-                raise ApiFailure(
-                    413, "payload_too_large", "The body is too large.", headers={"Connection": "close"}
-                )
+            if size <= MAX_BODY_BYTES:
+                chunks += chunk
+            elif size > _MOST_DRAINED_BYTES:
+                break
     except ClientDisconnect:
         # Nobody waits for the answer.
         return b""
+    if size > MAX_BODY_BYTES:
+        # What is left is read and dropped: a connection closed on an unread body loses the answer.
+        headers = {"Connection": "close"} if size > _MOST_DRAINED_BYTES else {}
+        raise ApiFailure(413, "payload_too_large", "The body is too large.", headers=headers)
     return bytes(chunks)
 
 
