@@ -30,6 +30,7 @@ PROJECT = Path(__file__).parents[2]
 
 #: Every named point of a transaction, in order.
 PHASES = (
+    "looked",
     "built",
     "staged",
     "moved",

@@ -14,7 +14,8 @@ from dsh_memory.repository.clearing import clear
 from dsh_memory.repository.opening import Repository
 from dsh_memory.repository.preview_runs import apply_preview, discard_preview
 from dsh_memory.repository.rollback import rollback
-from tests.reliability.invariants import assert_clean, assert_sound, subjects
+from tests.reliability.invariants import assert_clean, assert_sound, committed_payload, subjects
+from tests.reliability.test_clear_and_rollback import at_phase
 from tests.support.clocks import FrozenClock
 from tests.support.repositories import MemoryRepository, record
 
@@ -117,6 +118,18 @@ def test_edit_since_the_preview_is_never_reverted(
     assert failure(repo, clock)[0] == "live-memory-changed"
     assert filled.live_payload() == live
     assert filled.path(f".sync/previews/{PREVIEW}").exists()
+    assert_sound(filled)
+
+
+def test_edit_after_the_branch_moved_stays_in_place(
+    filled: MemoryRepository, repo: Repository, clock: FrozenClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    new = record("a", "new\n")
+    filled.write_preview(PREVIEW, {"handbook/a.md": new})
+    at_phase(monkeypatch, "moved", lambda: filled.write("handbook/a.md", "user line 2\n"))
+    apply_preview(repo, clock, PREVIEW)
+    assert filled.path("handbook/a.md").read_text() == "user line 2\n"
+    assert committed_payload(filled)["handbook/a.md"] == new.encode()
     assert_sound(filled)
 
 

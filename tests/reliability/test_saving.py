@@ -12,6 +12,7 @@ from dsh_memory.repository.editing import save, write_paths
 from dsh_memory.repository.opening import Repository
 from dsh_memory.repository.rollback import rollback
 from tests.reliability.invariants import assert_clean, assert_sound, committed_payload, subjects, survives
+from tests.reliability.test_clear_and_rollback import at_phase
 from tests.support.clocks import FrozenClock
 from tests.support.repositories import MemoryRepository, record
 
@@ -88,6 +89,19 @@ def test_save_names_the_file_that_breaks_a_rule(
         save(repo, clock)
     assert (refused.value.code, refused.value.path, refused.value.line) == (code, "handbook/a.md", line)
     assert (filled.head, filled.live_payload()) == (head, live)
+    assert_sound(filled)
+
+
+def test_edit_while_it_is_saved_is_refused_and_not_committed_unseen(
+    filled: MemoryRepository, repo: Repository, clock: FrozenClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    filled.write("handbook/a.md", record("a", "seen\n"))
+    head = filled.head
+    at_phase(monkeypatch, "looked", lambda: filled.write("handbook/a.md", record("a", "later\n")))
+    with pytest.raises(PreviewFailure) as refused:
+        save(repo, clock)
+    assert refused.value.code == "live-memory-changed"
+    assert filled.head == head and filled.path("handbook/a.md").read_text() == record("a", "later\n")
     assert_sound(filled)
 
 

@@ -119,6 +119,7 @@ class Transaction:
             stack.enter_context(self._workspace.index_locked())
             self._look()
             self._settings = read_settings(self.git)
+            reached("looked")
             self._stack = stack.pop_all()
         return self
 
