@@ -28,6 +28,15 @@ from dsh_memory.repository.view import read_head
 
 FIRST_COMMIT_MESSAGE: Final = "Initialize DPSK memory repository"
 SYNC_GITIGNORE: Final = f"{SYNC_FOLDER}/.gitignore"
+#: What lies in `.sync` and is never committed, as that file's patterns.
+SYNC_IGNORED: Final = (
+    "operation.lock",
+    "active-run.json",
+    "previews/",
+    "usage.json",
+    "usage.lock/",
+    ".usage.*.tmp",
+)
 
 _README: Final = b"""# Agent memory
 
@@ -58,7 +67,7 @@ FIRST_FILES: Final[dict[str, bytes]] = {
     SUMMARY: b"",
     ".last-sync": b"",
     "scripts/filter_session.py": _FILTER_SCRIPT,
-    SYNC_GITIGNORE: b"operation.lock\nactive-run.json\npreviews/\nusage.json\nusage.lock/\n.usage.*.tmp\n",
+    SYNC_GITIGNORE: "".join(f"{pattern}\n" for pattern in SYNC_IGNORED).encode(),
 }
 _FOLDERS: Final = (*RECORD_FOLDERS, "scripts", SYNC_FOLDER)
 EXECUTABLE_FILE: Final = "scripts/filter_session.py"
