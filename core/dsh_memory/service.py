@@ -183,7 +183,8 @@ class MemoryService:
         def change(repository: Repository) -> dict[str, Any]:
             from dsh_memory.repository.editing import save
 
-            return save(repository, self.clock, message, expected_head=expected_head)
+            cache = self._remembered().records
+            return save(repository, self.clock, message, expected_head=expected_head, cache=cache)
 
         return self._changed("save", change)
 
@@ -193,7 +194,8 @@ class MemoryService:
         def change(repository: Repository) -> dict[str, Any]:
             from dsh_memory.repository.editing import write_paths
 
-            return write_paths(repository, self.clock, {path: new}, expected={path: old})
+            cache = self._remembered().records
+            return write_paths(repository, self.clock, {path: new}, expected={path: old}, cache=cache)
 
         return self._changed("write_record", change)
 
@@ -232,6 +234,8 @@ class MemoryService:
         room, name = _CHANGES[method.attribute]
         # What the request was checked for; the change itself does not need it.
         given = {key: value for key, value in request.items() if key not in ("confirmation", "dry_run")}
+        if method.attribute != "discard_preview":
+            given["cache"] = self._remembered().records
         change: Callable[..., dict[str, Any]] = getattr(import_module(f"dsh_memory.repository.{room}"), name)
         return change(repository, self.clock, expected_head=expected_head, **given)
 
