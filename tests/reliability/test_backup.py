@@ -133,6 +133,8 @@ def test_an_existing_target_is_refused_and_left_alone(
     else:
         target.symlink_to(tmp_path / "nowhere")
     assert refused(bundle, target).code == "backup-target-exists"
+    with pytest.raises(BackupFailure):
+        import_backup(bundle, str(target), dry_run=True)
 
 
 @pytest.mark.parametrize("share", [0.3, 0.6, 0.9, 0.999])

@@ -25,6 +25,8 @@ from dsh_memory.repository.journal import Journal, RunRecord
 from dsh_memory.repository.preview_runs import apply_preview
 from dsh_memory.repository.previews import find
 from dsh_memory.repository.rollback import rollback
+from dsh_memory.repository.staging import copy_payload, read_change
+from dsh_memory.repository.view import payload_view
 from dsh_memory.sync.pipeline import SyncOptions, SyncReport, list_candidates, sync
 from tests.support import fake_agent
 from tests.support.clocks import FrozenClock
@@ -284,6 +286,48 @@ def test_a_change_that_breaks_a_rule_leaves_memory_alone_and_is_journaled(
     )
     assert run.apply_commit is None
     stage.assert_settled()
+
+
+@pytest.mark.parametrize(("role", "code"), [("many", "too-many-files"), ("heavy", "change-too-large")])
+def test_a_copy_over_the_limits_is_not_even_read_to_its_end(
+    stage: Stage, tmp_path: Path, role: str, code: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    copy = tmp_path / "copy"
+    copy.mkdir()
+    with stage.memory.open() as repo:
+        base = copy_payload(repo, payload_view(repo), str(copy))
+    monkeypatch.chdir(copy)
+    getattr(fake_agent, role)()
+    with pytest.raises(ChangeRefused) as refusal:
+        read_change(str(copy), base)
+    assert refusal.value.code == code
+
+
+def test_one_bad_file_of_five_refuses_all_and_each_has_its_verdict(stage: Stage) -> None:
+    before = stage.memory.live_payload()
+    with pytest.raises(ChangeRefused):
+        stage.run("batch")
+    assert stage.memory.live_payload() == before
+    said = [sentence for sentence in stage.said if sentence.startswith(("good", "refused"))]
+    assert [sentence.split()[0] for sentence in said] == ["good", "good", "good", "refused", "good"]
+    assert "handbook/batch-3.md, line 3" in said[3]
+    (run,) = stage.runs()
+    assert run.rejected_file_count == 5
+
+
+def test_only_payload_and_journal_are_ever_committed(stage: Stage) -> None:
+    stage.memory.write(".env", "PASSWORD=hunter2")
+    stage.memory.write("cache/index.bin", "x")
+    stage.memory.write(".sync/usage.json", '{"schema_version":1,"records":{}}')
+    stage.memory.write_preview("20260820T115900Z-0123abcd", {"summary.md": "x"})
+    before = set(stage.memory.git("ls-tree", "-r", "--name-only", "HEAD").decode().split())
+    report = stage.run("good")
+    after = set(stage.memory.git("ls-tree", "-r", "--name-only", "HEAD").decode().split())
+    assert after - before == {
+        "handbook/learned.md",
+        f".sync/runs/{report.run_id}.json",
+        ".sync/last-run.json",
+    }
 
 
 def test_no_git_object_of_a_secret_exists(stage: Stage) -> None:
@@ -615,7 +659,9 @@ def _syncing(stage: Stage, tmp_path: Path) -> Iterator[tuple[subprocess.Popen[by
     script = (
         "import os, sys, tempfile\n"
         "from dsh_memory.environment import Environment, parse_instant\n"
-        "from dsh_memory.sync.pipeline import SyncOptions, sync\n"
+        "from dsh_memory.repository.staging import copy_payload, read_change
+from dsh_memory.repository.view import payload_view
+from dsh_memory.sync.pipeline import SyncOptions, sync\n"
         "home, root, temporary, agent = sys.argv[1:]\n"
         "tempfile.tempdir = temporary\n"
         "now = parse_instant('2026-08-20T12:00:00Z')\n"

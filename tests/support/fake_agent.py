@@ -97,6 +97,13 @@ def duplicate() -> None:
     Path("handbook/twin.md").write_text(record("project/kept", "x"))
 
 
+def batch() -> None:
+    for number in range(5):
+        text = "no header ends here\n" if number == 3 else "x"
+        identity = "Not Valid" if number == 3 else f"batch-{number}"
+        Path(f"handbook/batch-{number}.md").write_text(record(identity, text))
+
+
 def secret() -> None:
     Path("handbook/secret.md").write_text(record("secret", "the key is " + "ghp_" + "a1B2" * 9))
 

@@ -125,16 +125,35 @@ def check_staged(
     """Holds the change against the rules of staging, the secret scan included; the files as they were
     checked.
 
-    `old` are the live bytes of changed files. Raises ChangeRefused.
+    `old` are the live bytes of changed files. Raises ChangeRefused for the first rule that is broken, all
+    or nothing.
     """
     files = change.beside(old)
-    elsewhere = {
-        record.id: record.path
-        for record in read_records(repo, now).records
-        if record.path not in change.files
-    }
-    check_change(files, elsewhere, allowed_secrets=read_allowed_secrets(repo.environment))
+    check_change(
+        files, _ids_beside(repo, now, change), allowed_secrets=read_allowed_secrets(repo.environment)
+    )
     return files
+
+
+def verdicts(
+    repo: Repository, now: datetime, change: StagedChange, old: Mapping[str, bytes]
+) -> dict[str, ChangeRefused | None]:
+    """For each changed file what refuses it, taken by itself; None where nothing does."""
+    elsewhere = _ids_beside(repo, now, change)
+    allowed = read_allowed_secrets(repo.environment)
+    found: dict[str, ChangeRefused | None] = {}
+    for file in change.beside(old):
+        try:
+            check_change([file], elsewhere, allowed_secrets=allowed)
+            found[file.path] = None
+        except ChangeRefused as refused:
+            found[file.path] = refused
+    return found
+
+
+def _ids_beside(repo: Repository, now: datetime, change: StagedChange) -> dict[str, str]:
+    records = read_records(repo, now).records
+    return {record.id: record.path for record in records if record.path not in change.files}
 
 
 def read_old(repo: Repository, change: StagedChange, base: Base) -> dict[str, bytes]:

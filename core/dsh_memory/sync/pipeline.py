@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final, Literal
 
 from dsh_memory.environment import Environment
-from dsh_memory.errors import MemoryFailure, SyncFailure, UnsafeLayout
+from dsh_memory.errors import ChangeRefused, MemoryFailure, SyncFailure, UnsafeLayout
 from dsh_memory.hosts.settings import Settings
 from dsh_memory.repository.changes import StagedFile
 from dsh_memory.repository.content import is_record_path
@@ -33,6 +33,7 @@ from dsh_memory.repository.staging import (
     copy_payload,
     read_change,
     read_old,
+    verdicts,
 )
 from dsh_memory.repository.states import digest_of
 from dsh_memory.repository.transaction import Change, Transaction
@@ -207,6 +208,8 @@ class _Sync:
                 self._journal_failure(lock, "interrupted", work)
                 raise
             except MemoryFailure as failure:
+                if isinstance(failure, ChangeRefused) and work is not None:
+                    self._say_verdicts(work)
                 self._journal_failure(lock, _journal_code(failure), work)
                 raise
             except TransactionFailed as failure:
@@ -352,6 +355,12 @@ class _Sync:
             processed_sessions=self.counts.get("processed", 0),
             skipped_sessions=self.counts.get("skipped", 0),
         )
+
+    def _say_verdicts(self, work: _Work) -> None:
+        # All or nothing; but whoever mends it should not meet one fault after the other.
+        old = read_old(self.repo, work.change, work.base)
+        for path, refused in verdicts(self.repo, self.clock(), work.change, old).items():
+            self.say(f"refused  {refused.placed}" if refused is not None else f"good     {path}")
 
     def _reasons(self, files: list[StagedFile], view: PayloadView) -> list[str]:
         records = [path for path in view.files if is_record_path(path)]
