@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
 from textual.events import Key
+from textual.message_pump import MessagePump
 from textual.pilot import Pilot
 from textual.worker import WorkerState
 
@@ -31,11 +33,20 @@ async def settle(pilot: Driver) -> None:
     app = pilot.app
     quiet = 0
     while quiet < 3:
-        # Every widget has handled what it was sent; no waiting for the clock, as Textual's own pause does.
+        # Every queue has run dry up to here; no waiting for the clock, as Textual's own pause does.
+        await _drained(app)
+        await _drained(app.screen)
         await pilot.pause(0)
         working = any(w.state in (WorkerState.PENDING, WorkerState.RUNNING) for w in app.workers)
         resting = any(reader.resting for reader in app.screen_stack[0].query(Reader))
-        quiet = 0 if working or resting else quiet + 1
+        mounting = not all(screen.is_mounted for screen in app.screen_stack)
+        quiet = 0 if working or resting or mounting else quiet + 1
+
+
+async def _drained(pump: MessagePump) -> None:
+    done = asyncio.Event()
+    if pump.call_later(done.set):
+        await done.wait()
 
 
 async def press(pilot: Driver, *keys: str) -> None:

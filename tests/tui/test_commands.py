@@ -87,7 +87,9 @@ async def test_a_key_of_ones_own_works_and_is_shown(core: FakeCore) -> None:
         assert len(app.screen_stack) == 2
 
 
-@pytest.mark.parametrize("pane", PANES)
+@pytest.mark.parametrize(
+    "pane", ["status", *(pytest.param(pane, marks=pytest.mark.slow) for pane in PANES if pane != "status")]
+)
 async def test_every_key_of_the_table_answers(pane: str, core: FakeCore) -> None:
     """Each key either changes what is shown, asks the core, or says why it does nothing."""
     quiet = {"quit", "back", "open", "refresh", "edit", "other-side"}

@@ -60,6 +60,9 @@ def test_the_demo_from_the_first_look_to_an_undone_clear(start: Start, isolated:
     screen.wait_for("0 records")
 
     screen.press("3")
+    screen.wait_for("just now   clear")
+    # The cursor stayed on the run it was on; the newest is the first.
+    screen.press("g")
     screen.wait_for("rolls this run back")
     screen.press("R")
     screen.wait_for("step 1 of 2")

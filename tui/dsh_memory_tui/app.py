@@ -405,10 +405,13 @@ class MemoryApp(App[int]):
             words = f"reading {self._snapshot.overview.record_count:,} records"
 
         def show() -> None:
+            # A timer that was stopped may have fired already.
+            if self._busy_timer is not timer:
+                return
             self.busy = words
             self._show_frame()
 
-        self._busy_timer = self.set_timer(BUSY_SECONDS, show)
+        timer = self._busy_timer = self.set_timer(BUSY_SECONDS, show)
 
     def work_ends(self) -> None:
         """The answer is there."""

@@ -338,10 +338,10 @@ class RecordList(ScrollView, can_focus=True):
                 index += way
 
     def _scroll_to_cursor(self) -> None:
-        if not self.cursor_on:
-            return
         height = self.rows.height
         top, visible = self.scroll_offset.y, self.scrollable_content_region.height
+        if not self.cursor_on or visible <= 0:
+            return
         first = self.cursor * height
         # The lines above the first row (a heading) come into sight with it.
         if (

@@ -13,7 +13,7 @@ from dsh_memory_tui.wording import ATTENTION, BAD, GOOD, OFF, age, exact, plural
 
 #: Characters of a body that are shown; the rest is a matter for an editor.
 MAX_BODY = 300_000
-_LABEL = 15
+_LABEL = 16
 #: Commits shown under a record; Git has the rest.
 _HISTORY = 6
 
