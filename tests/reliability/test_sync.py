@@ -659,9 +659,7 @@ def _syncing(stage: Stage, tmp_path: Path) -> Iterator[tuple[subprocess.Popen[by
     script = (
         "import os, sys, tempfile\n"
         "from dsh_memory.environment import Environment, parse_instant\n"
-        "from dsh_memory.repository.staging import copy_payload, read_change
-from dsh_memory.repository.view import payload_view
-from dsh_memory.sync.pipeline import SyncOptions, sync\n"
+        "from dsh_memory.sync.pipeline import SyncOptions, sync\n"
         "home, root, temporary, agent = sys.argv[1:]\n"
         "tempfile.tempdir = temporary\n"
         "now = parse_instant('2026-08-20T12:00:00Z')\n"
