@@ -119,12 +119,13 @@ class RecordSet:
 
 def read_head(repo: Repository) -> Head:
     """Where HEAD stands, asked of two git processes; a branch outside `refs/heads/` keeps its full name."""
-    symbolic = repo.git.run("symbolic-ref", "-q", "HEAD", accept=(0, 1))
+    try:
+        symbolic = repo.git.run("symbolic-ref", "-q", "HEAD", accept=(0, 1))
+        commit = repo.git.run("rev-parse", "-q", "--verify", "HEAD^{commit}", accept=(0, 1))
+    except GitFailed as failure:
+        raise RepoUnavailable("Git cannot say where HEAD stands.", detail="head-unreadable") from failure
     branch = os.fsdecode(symbolic.removesuffix(b"\n")).removeprefix("refs/heads/")
-    commit = (
-        repo.git.run("rev-parse", "-q", "--verify", "HEAD^{commit}", accept=(0, 1)).decode("ascii").strip()
-    )
-    return Head(commit or None, branch or None)
+    return Head(commit.decode("ascii").strip() or None, branch or None)
 
 
 def read_index(repo: Repository) -> dict[str, list[IndexEntry]]:
