@@ -127,10 +127,13 @@ def test_a_purge_that_died_loses_nothing_and_is_finished(memory: MemoryRepositor
     kept = writing.remember(Caller(), RememberRequest(content="Nothing to hide.", path="p"))["id"]
     child = os.fork()
     if child == 0:
-        phases.phase_hook = lambda name: os._exit(9) if name == point else None
-        with memory.open() as repo:
-            purge(repo, utc_now, gone)
-        os._exit(0)
+        try:
+            phases.phase_hook = lambda name: os._exit(9) if name == point else None
+            with memory.open() as repo:
+                purge(repo, utc_now, gone)
+        finally:
+            # Whatever happened, the child must never go on as a second test runner.
+            os._exit(1)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 9
     # The next writer finds the dead run, and finishes or undoes it.
     fresh = Writing(MemoryStore(memory.environment))

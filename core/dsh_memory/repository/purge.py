@@ -195,8 +195,7 @@ class _Purge:
             move_refs(self._git, old_refs, moved, "dsh-memory: purge", environment)
             reached("moved")
             self._pending = self._lock.keep_run = True
-            refresh = not settings.has_filters
-            finish(self._repo, self._git, self._workspace, plan, projection, journal, refresh=refresh)
+            finish(self._repo, self._git, self._workspace, plan, projection, journal)
         self._pending = self._lock.keep_run = False
         left = _clean(self._repo, self._git, unwanted, record_id)
         rewritten = sum(old != now for old, now in new.commits.items())
