@@ -78,13 +78,16 @@ def health_rows(overview: Overview, now: datetime, width: int) -> tuple[Row, ...
         for index, fact in enumerate(overview.facts)
         if fact.state != "good" and not (overview.malformed and fact.action == "open-malformed")
     ]
-    count = len(wrong) + len(overview.malformed)
-    rows: list[Row] = [(None, heading("Wants attention", plural(count, "fact") if count else "nothing"))]
-    for index, fact in wrong:
-        rows.extend(_wrong(index, fact, width))
-    rows.append((None, EMPTY))
-    if overview.malformed:
-        rows.extend(_malformed(overview, width))
+    malformed = _malformed(overview, width) if overview.malformed else []
+    worse = any(fact.state == "bad" for _index, fact in wrong)
+    rows: list[Row] = [] if worse else [*malformed]
+    if wrong or not malformed:
+        rows.append((None, heading("Wants attention", plural(len(wrong), "fact") if wrong else "nothing")))
+        for index, fact in wrong:
+            rows.extend(_wrong(index, fact, width))
+        rows.append((None, EMPTY))
+    if worse:
+        rows.extend(malformed)
     rows.extend(_holders(overview, width))
     rows.append((None, heading("In order")))
     for index, fact in enumerate(overview.facts):

@@ -280,4 +280,4 @@ def _digits(parts: tuple[Hunk, ...]) -> int:
 
 
 def _skipped(count: int, width: int) -> Line:
-    return line((cut(f"··· {count:,} unchanged {'line' if count == 1 else 'lines'} ", width), "rule"))
+    return line((cut(f"··· {count:,} unchanged {'line' if count == 1 else 'lines'} ", width), "muted"))
