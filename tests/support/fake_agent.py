@@ -140,7 +140,10 @@ def hang() -> None:
 def fork() -> None:
     """Leaves a child behind that goes on writing into the copy."""
     good()
-    script = "import time\nwhile True:\n open('handbook/late.md', 'a').write('late ')\n time.sleep(0.01)"
+    script = (
+        "import time\nfor _ in range(6000):\n try:\n  open('handbook/late.md', 'a').write('late ')\n"
+        " except OSError:\n  pass\n time.sleep(0.01)"
+    )
     child = subprocess.Popen(
         [sys.executable, "-c", script], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
     )
