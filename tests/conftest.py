@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import os
+import shutil
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -54,3 +57,12 @@ def memory(tmp_path: Path) -> MemoryRepository:
     return MemoryRepository.create(
         tmp_path / "dsh-home" / "storages" / "memory", dsh_home=tmp_path / "dsh-home"
     )
+
+
+@pytest.fixture
+def open_tmp() -> Iterator[Path]:
+    """A folder that a process without root's powers can reach, unlike `tmp_path`."""
+    folder = Path(tempfile.mkdtemp(prefix="dsh-memory-test-"))
+    folder.chmod(0o755)
+    yield folder
+    shutil.rmtree(folder)
