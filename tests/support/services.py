@@ -44,6 +44,9 @@ class FakeService(MemoryService):
         """Let a method answer with this failure."""
         self.answers[method] = lambda: {"ok": False, "error": {"code": code, "message": message, **more}}
 
+    def keep_index(self) -> None:
+        """There is nothing to keep."""
+
     def recover(self) -> Envelope:
         return self.call("recover")
 
