@@ -8,8 +8,9 @@ from typing import Any, Final
 
 from pydantic import ValidationError
 from starlette.concurrency import run_in_threadpool
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, Response
+from starlette.responses import HTMLResponse, PlainTextResponse, Response
 from starlette.routing import BaseRoute, Match, Route
 
 from dsh_memory.api import discovery
@@ -89,6 +90,14 @@ def caller_of(request: Request, token: Token | None, door: str = "rest") -> Call
     agent = headers.get("x-memory-os-agent-id", "").strip()[:_LONGEST_AGENT]
     instance = headers.get("x-memory-os-agent-instance-id", "").strip()[:_LONGEST_AGENT]
     return Caller(token, agent or (None if token is None else token.name), instance or None, door)
+
+
+async def outside(request: Request, error: Exception) -> Response:
+    """The answer where no route matches: an address of ours may hold what no pattern does (a newline)."""
+    if request.url.path.startswith(tuple(f"{prefix}/" for prefix in PREFIXES)):
+        return refuse(ApiFailure(404, "not_found", "No such endpoint."))
+    status = error.status_code if isinstance(error, HTTPException) else 404
+    return PlainTextResponse("Not Found" if status == 404 else "Method Not Allowed", status)
 
 
 def _endpoint(api: MemoryApi, door: Door, endpoint: Endpoint) -> Handler:

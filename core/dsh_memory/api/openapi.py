@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import html
+import json
+import os
 import re
 from functools import cache
 from typing import Any, Final
@@ -123,3 +125,13 @@ def _without_null(schema: dict[str, Any]) -> dict[str, Any]:
 
 def _ref(model: type[BaseModel]) -> dict[str, str]:
     return {"$ref": _REFERENCE.format(model=model.__name__)}
+
+
+def text() -> str:
+    """The document as it is committed beside this module."""
+    return json.dumps(document(), indent=1, ensure_ascii=False, sort_keys=True) + "\n"
+
+
+if __name__ == "__main__":
+    with open(os.path.join(os.path.dirname(__file__), "openapi.json"), "w", encoding="utf-8") as file:
+        file.write(text())

@@ -15,7 +15,7 @@ from starlette.applications import Starlette
 from starlette.middleware import Middleware
 from starlette.routing import Route
 
-from dsh_memory.api.app import Door, memory_routes
+from dsh_memory.api.app import Door, memory_routes, outside
 from dsh_memory.api.limits import RateLimits
 from dsh_memory.api.mcp import GuardedApp, MemoryServer, http_admission
 from dsh_memory.api.store import MemoryStore
@@ -75,6 +75,7 @@ def application(environment: Environment, options: HttpOptions) -> Starlette:
             *typert_routes(MemoryService(environment), gate),
         ],
         middleware=[Middleware(AccessLog), Middleware(Fence, rule=rule)],
+        exception_handlers={404: outside},
         lifespan=life,
     )
 
