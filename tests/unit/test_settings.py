@@ -232,7 +232,7 @@ def _as_nobody(home: str, answers: multiprocessing.queues.Queue[tuple[str, str |
 @pytest.mark.skipif(os.getuid() != 0, reason="needs root to become somebody else")
 def test_permissions(tmp_path: Path, home: Path) -> None:
     for folder in (home, *tmp_path.parents):
-        if str(folder).startswith(str(tmp_path.parents[1])):
+        if "pytest" in str(folder):
             folder.chmod(0o755)
     tmp_path.chmod(0o755)
     file = home / "settings.yaml"
