@@ -57,6 +57,7 @@ def serving(
 ) -> Iterator[Served]:
     """Serve until the end of the block."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
+        listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         port = listener.getsockname()[1]
         options = HttpOptions(port=port, open_reads=open_reads, rate_limits=limits)
         config = uvicorn.Config(

@@ -36,6 +36,7 @@ Work = Callable[[Draft], Answer]
 
 _LARGEST_BATCH: Final = 64
 _REFRESH_INDEX_EVERY: Final = 64
+_WRITERS_PATIENCE: Final = 10
 _CACHE_BYTES: Final = 256 * 1024 * 1024
 _Mark = tuple[tuple[int, int, int] | None, ...]
 #: Changed by every commit of any program, and by files that come or go at the top of the folders.
@@ -164,26 +165,36 @@ class MemoryStore:
 
     # --- reading ----------------------------------------------------------------------------------------
 
-    def _freshen(self, *, force: bool = False) -> None:
-        if not force and self._is_fresh():
+    def _freshen(self) -> None:
+        if self._is_fresh():
             return
-        # Where a view exists already, one thread looks and the others answer from it.
-        if not self._refreshing.acquire(blocking=force or self._refreshed_at is None or self._max_age == 0):
+        if self._is_recent(2 * self._max_age):
+            # So little too old that readers need not wait for the next view.
+            if self._refreshing.acquire(blocking=False):
+                threading.Thread(target=self._look_aside, daemon=True).start()
             return
+        with self._refreshing:
+            if not self._is_fresh():
+                with Repository.open(self.environment) as repo:
+                    self._refresh(repo)
+
+    def _look_aside(self) -> None:
         try:
-            if not force and self._is_fresh():
-                return
             with Repository.open(self.environment) as repo:
                 self._refresh(repo)
+        except MemoryFailure:
+            # The next reader that has to wait meets the same, and says so.
+            self._refreshed_at = None
         finally:
             self._refreshing.release()
 
     def _is_fresh(self) -> bool:
-        return (
-            self._refreshed_at is not None
-            and time.monotonic() - self._refreshed_at < self._max_age
-            and self._mark == self._current_mark()
-        )
+        return self._is_recent(self._max_age)
+
+    def _is_recent(self, seconds: float) -> bool:
+        """Whether the view is younger than that and nobody has committed since."""
+        at = self._refreshed_at
+        return at is not None and time.monotonic() - at < seconds and self._mark == self._current_mark()
 
     def _refresh(self, repo: Repository) -> None:
         generation, mark, at = self._generation, self._current_mark(), time.monotonic()
@@ -210,7 +221,8 @@ class MemoryStore:
     def _run(self, jobs: list[_Job]) -> None:
         try:
             with Repository.open(self.environment) as repo, record_writer(repo, self.clock) as writer:
-                if not self._is_fresh():
+                # Drafts check the bytes they change; only what others committed must be known before.
+                if not self._is_recent(_WRITERS_PATIENCE * self._max_age):
                     self._refresh(repo)
                 try:
                     prepared = self._prepare(repo, jobs)

@@ -135,7 +135,7 @@ class _Session:
 
     def commit(self, writes: Sequence[FileWrite], refresh: bool) -> list[str]:
         head, branch = self._where()
-        settings = read_settings(self._git)
+        settings = read_settings(self._repo.git)
         paths = sorted({path for write in writes for path in write.files})
         found = self._look(head, paths)
         chain, contents = self._chain(writes, found)
@@ -300,7 +300,7 @@ class _Session:
                 raise live_changed("stage", path)
             self._lock.check_still_held()
             # guard: head-still-names-the-branch
-            if branch_of_head(self._git) != plan.branch:
+            if branch_of_head(self._repo.git) != plan.branch:
                 raise TransactionFailed("stage", "head-moved", "Another branch was checked out meanwhile.")
         with failing("commit"):
             moved = move_branch(
