@@ -16,7 +16,7 @@ from datetime import datetime
 from typing import Final
 
 from dsh_memory.environment import Environment, utc_now
-from dsh_memory.errors import RepoUnavailable
+from dsh_memory.errors import RepoUnavailable, UnsafeLayout
 from dsh_memory.repository.descriptors import CREATE_FLAGS, rename_exclusive
 from dsh_memory.repository.git import OWN_IDENTITY, GitFailed, WritingGit
 from dsh_memory.repository.layout import PAYLOAD, RECORD_FOLDERS, SUMMARY, Root, open_folder
@@ -161,11 +161,10 @@ def _is_empty_folder(root: Root, name: str) -> bool:
 
 def _create(environment: Environment, root: Root, clock: Callable[[], datetime]) -> None:
     git = WritingGit(environment.memory_root)
+    for lock in _GIT_LOCKS:
+        with suppress(FileNotFoundError):
+            os.unlink(f".git/{lock}", dir_fd=root.descriptor)
     git.run("init", "-q", "-b", "main", "--template=", ".")
-    with root.folder(".git") as git_dir:
-        for lock in _GIT_LOCKS:
-            with suppress(FileNotFoundError):
-                os.unlink(lock, dir_fd=git_dir)
     _restore_folders(root)
     _restore_files(root, FIRST_FILES)
     name, _, email = OWN_IDENTITY.removesuffix(">").partition(" <")
@@ -199,8 +198,10 @@ def _restore_folders(root: Root) -> list[str]:
         try:
             os.mkdir(name, 0o700, dir_fd=root.descriptor)
         except FileExistsError:
-            # Raises for a link or a file in its place.
-            os.close(open_folder(root.descriptor, name, name))
+            if not stat.S_ISDIR(os.stat(name, dir_fd=root.descriptor, follow_symlinks=False).st_mode):
+                raise UnsafeLayout(
+                    "A link or file stands where a folder should be.", detail=f"no-folder: {name}"
+                ) from None
         else:
             restored.append(f"{name}/")
     return restored
