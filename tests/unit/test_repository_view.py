@@ -501,6 +501,44 @@ def test_the_number_of_git_processes_does_not_grow(memory: MemoryRepository) -> 
     assert processes() == few == 4
 
 
+def test_no_process_starts_behind_the_counters_back(
+    memory: MemoryRepository, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    memory.write_all({f"handbook/{number}.md": record(f"r{number}") for number in range(50)})
+    memory.commit()
+    calls = tmp_path / "calls"
+    wrapper = tmp_path / "bin/git"
+    wrapper.parent.mkdir()
+    wrapper.write_text(f'#!/bin/sh\necho "$@" >> {calls}\nexec {shutil.which("git")} "$@"\n')
+    wrapper.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{wrapper.parent}:{os.environ['PATH']}")
+    with memory.open() as repo:
+        survey(repo, NOON)
+        read_records(repo, NOON)
+        assert len(calls.read_text().splitlines()) == repo.git.spawned == 4
+
+
+def test_a_read_only_memory_is_read_and_left_as_it_is(open_tmp: Path) -> None:
+    memory = MemoryRepository.create(open_tmp / "memory", {"handbook/a.md": record("a")})
+    # The index no longer knows the file's times: git status would write it anew.
+    os.utime(memory.path("handbook/a.md"), (1, 1))
+    index = memory.path(".git/index")
+    before = index.read_bytes(), index.stat().st_mtime_ns
+    give_to_nobody(open_tmp)
+    for path in sorted(memory.root.rglob("*"), reverse=True):
+        path.chmod(0o500 if path.is_dir() else 0o400)
+    memory.root.chmod(0o500)
+
+    def read() -> tuple[set[str], int]:
+        with memory.open() as repo:
+            return set(survey(repo, NOON).dirty), len(read_records(repo, NOON).records)
+
+    assert as_nobody(read) == (set(), 1)
+    assert (index.read_bytes(), index.stat().st_mtime_ns) == before
+    for path in (memory.root, *memory.root.rglob("*")):
+        path.chmod(0o700)
+
+
 def test_an_unchanged_file_is_read_once(memory: MemoryRepository, monkeypatch: pytest.MonkeyPatch) -> None:
     memory.write_all({f"handbook/{number}.md": record(f"r{number}") for number in range(3)})
     memory.commit()
