@@ -206,6 +206,11 @@ def is_record_path(path: str) -> bool:
     return path.endswith(".md") and path.partition("/")[0] in RECORD_FOLDERS
 
 
+def is_record_below(path: str, folders: tuple[str, ...]) -> bool:
+    """Whether the payload file at `path` is a record file of one of `folders`."""
+    return is_record_path(path) and path.partition("/")[0] in folders
+
+
 def _kind(parsed: Record | Malformed) -> Kind:
     if isinstance(parsed, Malformed):
         return Kind.MALFORMED

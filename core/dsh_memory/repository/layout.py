@@ -39,11 +39,10 @@ class LiveFile(NamedTuple):
 
 
 class Scan(NamedTuple):
-    """One walk over the payload: every file by path, folders that could not be read, and attribute files seen."""
+    """One walk over the payload: every file by path, and the folders that could not be read."""
 
     files: dict[str, LiveFile]
     unreadable: tuple[str, ...]
-    has_attributes: bool
 
 
 class Root:
@@ -125,7 +124,6 @@ class Root:
         """
         files: dict[str, LiveFile] = {}
         unreadable: list[str] = []
-        attributes = self.lstat(".gitattributes") is not None
         summary = self.lstat(SUMMARY)
         if summary is not None:
             files[SUMMARY] = live_file(SUMMARY, summary)
@@ -138,10 +136,10 @@ class Root:
                 unreadable.append(name)
                 continue
             try:
-                attributes |= _walk(descriptor, name, files, unreadable, 1, entering)
+                _walk(descriptor, name, files, unreadable, 1, entering)
             finally:
                 os.close(descriptor)
-        return Scan(files, tuple(unreadable), attributes)
+        return Scan(files, tuple(unreadable))
 
 
 class Reader:
@@ -248,12 +246,11 @@ def _walk(
     unreadable: list[str],
     depth: int,
     entering: Callable[[int, str], None] | None,
-) -> bool:
+) -> None:
     if depth > _MAX_DEPTH:
         raise UnsafeLayout(f"Folders are nested deeper than {_MAX_DEPTH}.", detail=f"too-deep: {path}")
     if entering is not None:
         entering(descriptor, path)
-    attributes = False
     with os.scandir(descriptor) as entries:
         for entry in entries:
             name = entry.name
@@ -268,7 +265,6 @@ def _walk(
                 if stat.S_ISDIR(status.st_mode):
                     deeper = open_folder(descriptor, name, entry_path)
                 else:
-                    attributes |= name == ".gitattributes"
                     files[entry_path] = live_file(entry_path, status)
                     continue
             except FileNotFoundError:
@@ -277,10 +273,9 @@ def _walk(
                 unreadable.append(entry_path)
                 continue
             try:
-                attributes |= _walk(deeper, entry_path, files, unreadable, depth + 1, entering)
+                _walk(deeper, entry_path, files, unreadable, depth + 1, entering)
             finally:
                 os.close(deeper)
-    return attributes
 
 
 def live_file(path: str, status: os.stat_result) -> LiveFile:

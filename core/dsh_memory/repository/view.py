@@ -1,9 +1,4 @@
-"""The live payload beside HEAD's, and the records in it, each as one consistent moment.
-
-While a run applies its change the worktree may hold half of it: readers then take the payload from HEAD.
-Whether a run began or ended during a reading shows in the files of `.sync` that every run touches, as in a
-sequence lock.
-"""
+"""The live payload beside HEAD's, and the records in it, each as one consistent moment (`steady.py`)."""
 
 from __future__ import annotations
 
@@ -12,22 +7,15 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from types import TracebackType
-from typing import Final, Literal, NamedTuple, Self, TypeVar
+from typing import Final, Literal, NamedTuple, Self
 
-from dsh_memory.errors import RepoUnavailable, UnsafeLayout
-from dsh_memory.records.metadata import MAX_RECORD_BYTES, Malformed, Record, oversized, read_record
-from dsh_memory.repository.content import Content, ContentReader, Kind, RecordCache, is_record_path
+from dsh_memory.errors import RepoUnavailable
+from dsh_memory.records.metadata import Malformed, Record
+from dsh_memory.repository.committed import committed_payload, parse_committed
+from dsh_memory.repository.content import Content, ContentReader, Kind, RecordCache, is_record_below
 from dsh_memory.repository.git import GitFailed
 from dsh_memory.repository.layout import PAYLOAD, RECORD_FOLDERS, LiveFile, Scan
-from dsh_memory.repository.objects import (
-    EXECUTABLE_MODE,
-    FILE_MODE,
-    FILE_MODES,
-    BlobHasher,
-    Entry,
-    payload_of,
-    read_blobs,
-)
+from dsh_memory.repository.objects import EXECUTABLE_MODE, FILE_MODE, BlobHasher, Entry
 from dsh_memory.repository.opening import Repository
 from dsh_memory.repository.steady import steady
 
@@ -48,8 +36,6 @@ _IN_PROGRESS: Final = (
     ("REVERT_HEAD", "revert"),
     ("BISECT_LOG", "bisect"),
 )
-
-_T = TypeVar("_T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +139,7 @@ def payload_view(repo: Repository, cache: RecordCache | None = None) -> PayloadV
     """
     cache = cache or RecordCache()
     head = read_head(repo)
-    committed = _committed(repo, head, cache)
+    committed = committed_payload(repo, head.commit, cache)
     scan = repo.root.scan()
     contents = {content.live.path: content for content in _contents(repo, cache, scan, blob=True)}
     return _view(head, committed, scan, contents)
@@ -170,15 +156,15 @@ def survey(repo: Repository, now: datetime, cache: RecordCache | None = None) ->
         if isinstance(known, Survey) and known.head == head:
             return known
         contents = list(_contents(repo, cache, scan, blob=True))
-        found = _survey_live(head, _committed(repo, head, cache), scan, contents)
+        found = _survey_live(head, committed_payload(repo, head.commit, cache), scan, contents)
         cache.remember_answer("survey", scan, found, contents)
         return found
 
     def from_head() -> Survey:
         head = read_head(repo)
-        committed = _committed(repo, head, cache)
+        committed = committed_payload(repo, head.commit, cache)
         return _survey_committed(
-            repo, head, committed, _parse_committed(repo, committed, RECORD_FOLDERS, cache)
+            repo, head, committed, parse_committed(repo, committed, RECORD_FOLDERS, cache)
         )
 
     return steady(repo, now, from_worktree, from_head)
@@ -192,15 +178,15 @@ def survey_with_records(
 
     def from_worktree() -> tuple[Survey, RecordSet]:
         head = read_head(repo)
-        committed = _committed(repo, head, cache)
+        committed = committed_payload(repo, head.commit, cache)
         scan = cache.scan(repo.root)
         contents = list(_contents(repo, cache, scan, blob=True, record=True))
         return _survey_live(head, committed, scan, contents), _records_live(scan, contents, RECORD_FOLDERS)
 
     def from_head() -> tuple[Survey, RecordSet]:
         head = read_head(repo)
-        committed = _committed(repo, head, cache)
-        parsed = _parse_committed(repo, committed, RECORD_FOLDERS, cache)
+        committed = committed_payload(repo, head.commit, cache)
+        parsed = parse_committed(repo, committed, RECORD_FOLDERS, cache)
         return _survey_committed(repo, head, committed, parsed), _records_committed(committed, parsed)
 
     return steady(repo, now, from_worktree, from_head)
@@ -227,8 +213,8 @@ def read_records(
         return found
 
     def from_head() -> RecordSet:
-        committed = _committed(repo, read_head(repo), cache)
-        return _records_committed(committed, _parse_committed(repo, committed, folders, cache))
+        committed = committed_payload(repo, read_head(repo).commit, cache)
+        return _records_committed(committed, parse_committed(repo, committed, folders, cache))
 
     return steady(repo, now, from_worktree, from_head)
 
@@ -327,7 +313,7 @@ def _contents(
     cache.forget_others(scan.files)
     with ContentReader(repo.root, repo.object_format, cache) as reader:
         for path, live in scan.files.items():
-            if folders is not None and not _is_record_below(path, folders):
+            if folders is not None and not is_record_below(path, folders):
                 continue
             content = reader.read(live, blob=blob, record=record)
             if content is not None:
@@ -358,64 +344,3 @@ def _malformed(
         if path.partition("/")[0] in folders:
             found.append(Malformed(path, "unreadable-file", None, "the folder cannot be read", 0))
     return tuple(sorted(found, key=lambda malformed: malformed.path))
-
-
-def _committed(repo: Repository, head: Head, cache: RecordCache) -> dict[str, Entry]:
-    if head.commit is None:
-        return {}
-    payload = cache.committed(head.commit)
-    if payload is None:
-        try:
-            payload = payload_of(repo.git, head.commit)
-        except GitFailed as failure:
-            raise RepoUnavailable("The commit at HEAD cannot be read.", detail="head-unreadable") from failure
-        cache.remember_committed(head.commit, payload)
-    return payload
-
-
-def _parse_committed(
-    repo: Repository, committed: dict[str, Entry], folders: tuple[str, ...], cache: RecordCache
-) -> list[Record | Malformed]:
-    """The record files of HEAD's payload, by path; blobs that the cache has parsed are not fetched."""
-    parsed: dict[str, Record | Malformed] = {}
-    wanted: dict[str, str] = {}
-    for path, entry in committed.items():
-        if entry.mode not in FILE_MODES:
-            raise UnsafeLayout(
-                "HEAD's payload holds something that is no plain file.", detail=f"no-file: {path}"
-            )
-        if not _is_record_below(path, folders):
-            continue
-        known = cache.get(path)
-        if known is not None and known.blob == entry.blob and known.parsed is not None:
-            parsed[path] = known.parsed
-        else:
-            wanted[path] = entry.blob
-    sizes = _blob_sizes(repo, wanted.values())
-    small = {path: blob for path, blob in wanted.items() if sizes[blob] <= MAX_RECORD_BYTES}
-    try:
-        data = read_blobs(repo.git, small.values())
-    except GitFailed as failure:
-        raise RepoUnavailable("The records at HEAD cannot be read.", detail="head-unreadable") from failure
-    for path, blob in wanted.items():
-        parsed[path] = read_record(path, data[blob]) if path in small else oversized(path, sizes[blob])
-    return [parsed[path] for path in sorted(parsed)]
-
-
-def _blob_sizes(repo: Repository, blobs: Iterable[str]) -> dict[str, int]:
-    wanted = sorted(set(blobs))
-    if not wanted:
-        return {}
-    request = "".join(f"{blob}\n" for blob in wanted).encode()
-    answer = repo.git.run("cat-file", "--batch-check=%(objectname) %(objectsize)", stdin=request)
-    sizes: dict[str, int] = {}
-    for line in answer.decode("ascii").splitlines():
-        blob, size = line.split(" ")
-        if not size.isdigit():
-            raise RepoUnavailable("A record at HEAD is missing from Git.", detail="head-unreadable")
-        sizes[blob] = int(size)
-    return sizes
-
-
-def _is_record_below(path: str, folders: tuple[str, ...]) -> bool:
-    return is_record_path(path) and path.partition("/")[0] in folders

@@ -70,10 +70,9 @@ class PayloadWatch:
             folder = self._folders.get(event.wd)
             if folder is None:
                 return None
-            top = folder or event.name
-            if folder or top in PAYLOAD or top == ".gitattributes":
+            if folder or event.name in PAYLOAD:
                 # guard: watch-doubts-walk
-                if event.mask & _WALK_ANEW or event.name.lower() in (".git", ".gitattributes"):
+                if event.mask & _WALK_ANEW or event.name.lower() == ".git":
                     return None
                 changed.add(f"{folder}/{event.name}" if folder else event.name)
             elif event.mask & (_WALK_ANEW & ~_FOLDER):
