@@ -2,16 +2,19 @@
 
 Linux queues an event at the time of the change, and the queue is emptied at the time of the question: whatever any
 program did before a call is in its answer. Where that is not to be had (another system, no watches left, a queue that
-ran over), every call walks anew. Writes through a shared memory map raise no event; editors do not write so.
+ran over, a file system that other machines change too), every call walks anew. Writes through a shared memory map, or
+through a second name given to a file elsewhere, raise no event here; editors do not write so.
 """
 
 from __future__ import annotations
 
 import logging
 import os
+import re
 import sys
 import threading
 import weakref
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final
 
 from dsh_memory.repository.layout import PAYLOAD, Root, Scan, live_file
@@ -33,6 +36,13 @@ _WATCHED: Final = (
     _MODIFY | _ATTRIB | _MOVED_FROM | _MOVED_TO | _CREATE | _DELETE | _DELETE_SELF | _MOVE_SELF | 0x01000000
 )
 _WALK_ANEW: Final = _DELETE_SELF | _MOVE_SELF | _UNMOUNT | _OVERFLOW | _IGNORED | _FOLDER
+
+# Changes that another machine makes to these are known to its kernel alone.
+_REMOTE: Final = (
+    *("9p", "afs", "ceph", "cifs", "fuse", "gfs2", "gluster", "lustre", "ncp", "nfs", "ocfs2", "orangefs"),
+    *("smb", "vboxsf", "virtiofs", "vmhgfs"),
+)
+_MOUNTS: Final = "/proc/self/mountinfo"
 
 _log = logging.getLogger("dsh_memory")
 
@@ -81,7 +91,7 @@ class PayloadWatch:
 
     def _walk(self, root: Root) -> Scan:
         self._scan = None
-        self._queue = queue = _new_queue()
+        self._queue = queue = None if _is_remote(root.path) else _new_queue()
         self._folders = {}
         if queue is None:
             return root.scan()
@@ -109,6 +119,31 @@ class PayloadWatch:
             else:
                 files[path] = live_file(path, status)
         return scan._replace(files=files)
+
+
+def _is_remote(path: str) -> bool:
+    """Whether a file system that other machines may change lies at `path` or below it."""
+    try:
+        with open(_MOUNTS, encoding="utf-8", errors="surrogateescape") as mounts:
+            return has_remote_mount(os.path.realpath(path), mounts)
+    except OSError:
+        # Another system than Linux, or no /proc: there is nothing to watch with, either.
+        return False
+
+
+def has_remote_mount(path: str, mounts: Iterable[str]) -> bool:
+    """The same for a real path, from the lines of proc_pid_mountinfo(5)."""
+    nearest, remote = "", False
+    for line in mounts:
+        place, _, kind = line.partition(" - ")
+        point = re.sub(r"\\([0-7]{3})", lambda code: chr(int(code[1], 8)), place.split(" ")[4]).rstrip("/")
+        is_remote = kind.startswith(_REMOTE)
+        if is_remote and point.startswith(f"{path}/"):
+            return True
+        # A later mount on the same place hides the earlier one.
+        if len(point) >= len(nearest) and (path == point or path.startswith(f"{point}/")):
+            nearest, remote = point, is_remote
+    return remote
 
 
 def _new_queue() -> INotify | None:
