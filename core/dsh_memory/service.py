@@ -173,6 +173,7 @@ class MemoryService:
                 "leftPaths": done.left,
                 "removedLocks": done.locks,
                 "leftLocks": done.locks_left,
+                "erased": done.erased,
             }
 
         return self._changed("recover", change)

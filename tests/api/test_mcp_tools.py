@@ -217,6 +217,26 @@ def test_a_proposal_waits_for_a_person(served: Served, memory: MemoryRepository)
         assert tools.result("propose_memory", changes=[{"path": path, "content": "x"}])["isError"], path
 
 
+def test_a_proposal_is_held_to_the_rules_of_staging(served: Served, memory: MemoryRepository) -> None:
+    tools = Tools(served)
+    memory.write("handbook/one.md", record("one", "One.\n"))
+    dirty = tools.result("propose_memory", changes=[{"path": "handbook/two.md", "content": record("two")}])
+    assert dirty["isError"] and "dsh-memory save" in str(dirty)
+    memory.commit()
+    refused = {
+        "the id of another record": {"path": "handbook/two.md", "content": record("one")},
+        "no header": {"path": "handbook/two.md", "content": "---\nid: Two\n---\n"},
+        "a file as a folder": {"path": "handbook/one.md/two.md", "content": record("two")},
+        "nothing to delete": {"path": "handbook/none.md", "content": None},
+        "the same text": {"path": "handbook/one.md", "content": record("one", "One.\n")},
+    }
+    for why, change in refused.items():
+        assert tools.result("propose_memory", changes=[change])["isError"], why
+    previews = MemoryService(memory.environment).previews()
+    assert previews["ok"] and previews["value"]["previews"] == []
+    assert not memory.path(".sync/previews").exists() or not list(memory.path(".sync/previews").iterdir())
+
+
 def test_protocol_corners(served: Served) -> None:
     tools = Tools(served)
     offered = tools.rpc(

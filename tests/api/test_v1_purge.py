@@ -119,8 +119,11 @@ def test_previews_that_hold_the_record_go_with_it(served: Served, memory: Memory
     assert places_with(CANARY, memory) == []
 
 
+@pytest.mark.parametrize("door", ["writer", "recover"])
 @pytest.mark.parametrize("point", ["rewritten", "staged", "moved", "index", "projection"])
-def test_a_purge_that_died_loses_nothing_and_is_finished(memory: MemoryRepository, point: str) -> None:
+def test_a_purge_that_died_loses_nothing_and_is_finished(
+    memory: MemoryRepository, point: str, door: str
+) -> None:
     store = MemoryStore(memory.environment)
     writing = Writing(store)
     gone = writing.remember(Caller(), RememberRequest(content=f"The word is {CANARY}.", path="p"))["id"]
@@ -135,9 +138,13 @@ def test_a_purge_that_died_loses_nothing_and_is_finished(memory: MemoryRepositor
             # Whatever happened, the child must never go on as a second test runner.
             os._exit(1)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 9
-    # The next writer finds the dead run, and finishes or undoes it.
+    # Whoever comes next finds the dead run, and finishes or undoes it.
     fresh = Writing(MemoryStore(memory.environment))
-    fresh.remember(Caller(), RememberRequest(content="A later note.", path="p"))
+    if door == "writer":
+        fresh.remember(Caller(), RememberRequest(content="A later note.", path="p"))
+    else:
+        recovered = MemoryService(memory.environment).recover()
+        assert recovered["ok"] and recovered["value"]["erased"] is (point not in ("rewritten", "staged"))
     memory.git("fsck", "--strict")
     assert memory.git("status", "--porcelain") == b""
     files = {path for path, data in memory.live_payload().items() if b"hide" in data}

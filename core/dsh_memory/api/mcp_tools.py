@@ -11,14 +11,14 @@ from typing import Any, Final
 from dsh_memory.api import mcp_models as args
 from dsh_memory.api.context import count_tokens
 from dsh_memory.api.endpoints import MemoryApi
-from dsh_memory.api.failures import ApiFailure
+from dsh_memory.api.failures import ApiFailure, conflict
 from dsh_memory.api.models import ContextRequest, ForgetRequest, ListQuery, Request, TimelineQuery
 from dsh_memory.api.store import Answer
 from dsh_memory.api.values import Caller
-from dsh_memory.errors import ChangeRefused
+from dsh_memory.errors import ChangeRefused, PreviewFailure
 from dsh_memory.hosts.tools import answer_tool
-from dsh_memory.repository.proposals import propose
 from dsh_memory.service import MemoryService
+from dsh_memory.sync.proposing import from_files, propose
 
 Run = Callable[[MemoryApi, Caller, Any], Answer | str]
 
@@ -111,12 +111,15 @@ def _propose(api: MemoryApi, _: Caller, given: args.Propose) -> Answer:
         change.path: None if change.content is None else change.content.encode() for change in given.changes
     }
     try:
-        with api.memories.repository() as repo:
-            preview_id = propose(repo, api.memories.clock, changes)
+        preview = propose(api.memories.environment, api.memories.clock, from_files(changes))
     except ChangeRefused as refusal:
         place = f" ({os.path.basename(refusal.path)})" if refusal.path else ""
         raise ApiFailure(422, refusal.code, f"{refusal.message}{place}") from refusal
-    return {"preview_id": preview_id, "status": "pending", "changed_paths": sorted(changes)}
+    except PreviewFailure as refusal:
+        raise conflict(refusal.message) from refusal
+    if preview is None:
+        raise ApiFailure(422, "staging-invalid", "The proposal changes nothing.")
+    return {key: preview[key] for key in ("preview_id", "status", "changed_paths")}
 
 
 _WRITE: Final = "memory:write"

@@ -2,8 +2,7 @@
 (`design.md` §5.9).
 
 History is rewritten without the record, the journal's commit ids are mapped to the new ones, and what
-nothing names any more is pruned. A purge that died is recovered like any run; `finish_purge` then cleans up
-after it.
+nothing names any more is pruned (`purge_cleaning.py`). A purge that died is recovered like any run.
 """
 
 from __future__ import annotations
@@ -20,10 +19,8 @@ from typing import Final
 
 from dsh_memory.environment import format_instant
 from dsh_memory.records.metadata import Record, read_record
-from dsh_memory.repository.descriptors import remove_tree
 from dsh_memory.repository.failures import TransactionFailed, failing
 from dsh_memory.repository.finishing import finish, prepare_index
-from dsh_memory.repository.git import WritingGit
 from dsh_memory.repository.journal import LAST_RUN, RUNS_FOLDER, RunRecord, validate_run_id
 from dsh_memory.repository.lock import Clock, OperationLock
 from dsh_memory.repository.mutation import locked
@@ -41,8 +38,8 @@ from dsh_memory.repository.objects import (
 from dsh_memory.repository.opening import Repository
 from dsh_memory.repository.phases import reached
 from dsh_memory.repository.plan import PLAN_NAME, FileChange, Plan
-from dsh_memory.repository.previews import PREVIEWS_FOLDER
 from dsh_memory.repository.projection import Projection
+from dsh_memory.repository.purge_cleaning import PENDING_NAME, REWRITING_NAME, clean
 from dsh_memory.repository.refs import PRIVATE_REFS, branch_of_head, private_ref
 from dsh_memory.repository.rewriting import (
     export_history,
@@ -54,10 +51,6 @@ from dsh_memory.repository.rewriting import (
 from dsh_memory.repository.view import in_progress, read_index
 from dsh_memory.repository.workspace import RUN_NAME, Workspace
 
-#: Beside the runs' own folders, under the Git directory: what a purge has still to clean up.
-PENDING_NAME: Final = "dsh-memory-purge.json"
-_REWRITING_NAME: Final = "dsh-memory-rewriting"
-_OLD_HEADS: Final = ("ORIG_HEAD", "FETCH_HEAD", "MERGE_HEAD", "AUTO_MERGE", "REBASE_HEAD")
 _COMMIT_ID: Final = re.compile(rb"\b[0-9a-f]{40}\b")
 _LARGEST_RUN: Final = 1024 * 1024
 
@@ -88,33 +81,12 @@ def purge(
     if os.path.lexists(os.path.join(repo.common_dir, "shallow")):
         raise TransactionFailed("ready", "shallow", "A shallow clone does not have the history to rewrite.")
     with failing("ready"), locked(repo, clock, "purge") as lock, ExitStack() as stack:
-        finish_purge(repo)
         workspace = Workspace(repo, lock.run.run_id, create=True)
         session = _Purge(repo, clock, lock, workspace)
         stack.callback(session.put_away)
         workspace.write(RUN_NAME, lock.run.to_bytes())
         stack.enter_context(workspace.index_locked())
         return session.run(record_id, dict(tombstones or {}))
-
-
-def finish_purge(repo: Repository) -> bool:
-    """Clean up after a purge whose process died; whether there was one. The caller holds the operation
-    lock.
-    """
-    path = os.path.join(repo.common_dir, PENDING_NAME)
-    shutil.rmtree(os.path.join(repo.common_dir, _REWRITING_NAME), ignore_errors=True)
-    try:
-        with open(path, encoding="utf-8") as file:
-            pending = json.load(file)
-    except (FileNotFoundError, ValueError):
-        return False
-    git = repo.writing()
-    if _is_in_history(git, frozenset(pending["blobs"])):
-        # The process died before any ref moved: nothing was erased; the record stays until asked again.
-        os.unlink(path)
-        return False
-    _clean(repo, git, frozenset(pending["blobs"]), pending["record_id"])
-    return True
 
 
 class _Purge:
@@ -126,7 +98,7 @@ class _Purge:
         self._git = repo.writing()
         self._run_id = lock.run.run_id
         self._pending = False
-        self._private = os.path.join(repo.common_dir, _REWRITING_NAME)
+        self._private = os.path.join(repo.common_dir, REWRITING_NAME)
 
     def put_away(self) -> None:
         shutil.rmtree(self._private, ignore_errors=True)
@@ -197,7 +169,7 @@ class _Purge:
             self._pending = self._lock.keep_run = True
             finish(self._repo, self._git, self._workspace, plan, projection, journal)
         self._pending = self._lock.keep_run = False
-        left = _clean(self._repo, self._git, unwanted, record_id)
+        left = clean(self._repo, self._git, unwanted, record_id)
         rewritten = sum(old != now for old, now in new.commits.items())
         return Purged(self._run_id, target, rewritten, not left, self._beyond_reach())
 
@@ -318,68 +290,5 @@ class _Purge:
         return (*found, "clones, bundles and backups made before")
 
 
-def _clean(repo: Repository, git: WritingGit, unwanted: frozenset[str], record_id: str) -> list[str]:
-    """Remove what still holds the blobs though no ref does; the blobs that are there in spite of it."""
-    _drop_previews(repo, unwanted, record_id)
-    for name in _OLD_HEADS:
-        with suppress(FileNotFoundError):
-            os.unlink(os.path.join(repo.git_dir, name))
-    git.run("reflog", "expire", "--expire=now", "--expire-unreachable=now", "--all")
-    for name in ("commit-graph", "commit-graphs", "multi-pack-index"):
-        path = os.path.join(repo.common_dir, "objects", "info" if name.startswith("commit") else "pack", name)
-        with suppress(FileNotFoundError):
-            shutil.rmtree(path) if os.path.isdir(path) else os.unlink(path)
-    git.run("repack", "-a", "-d", "-q")
-    git.run("prune", "--expire=now")
-    shutil.rmtree(repo.environment.cache_dir, ignore_errors=True)
-    left = _present(git, unwanted)
-    if not left:
-        with suppress(FileNotFoundError):
-            os.unlink(os.path.join(repo.common_dir, PENDING_NAME))
-    return left
-
-
-def _is_in_history(git: WritingGit, blobs: frozenset[str]) -> bool:
-    named = git.run("rev-list", "--all", "--objects", "--no-object-names").decode("ascii").split()
-    return not blobs.isdisjoint(named)
-
-
-def _present(git: WritingGit, blobs: frozenset[str]) -> list[str]:
-    if not blobs:
-        return []
-    answer = git.run(
-        "cat-file", "--batch-check", stdin="".join(f"{blob}\n" for blob in sorted(blobs)).encode()
-    )
-    return [line.split()[0].decode() for line in answer.splitlines() if not line.endswith(b" missing")]
-
-
-def _drop_previews(repo: Repository, unwanted: frozenset[str], record_id: str) -> None:
-    """Previews stage the whole payload, so that each that has the record goes."""
-    hasher = BlobHasher(repo.object_format)
-    try:
-        with repo.root.folder(PREVIEWS_FOLDER) as folder:
-            names = os.listdir(folder)
-    except FileNotFoundError:
-        return
-    for name in names:
-        if _holds(os.path.join(repo.root.path, PREVIEWS_FOLDER, name), hasher, unwanted, record_id):
-            remove_tree(repo.root, f"{PREVIEWS_FOLDER}/{name}")
-
-
-def _holds(folder: str, hasher: BlobHasher, unwanted: frozenset[str], record_id: str) -> bool:
-    for where, _, names in os.walk(folder):
-        for name in names:
-            with open(os.path.join(where, name), "rb", opener=_no_link) as file:
-                data = file.read()
-            record = read_record(f"handbook/{name}", data) if name.endswith(".md") else None
-            if hasher.of(data) in unwanted or (isinstance(record, Record) and record.id == record_id):
-                return True
-    return False
-
-
 def _private(path: str, flags: int) -> int:
     return os.open(path, flags | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-
-
-def _no_link(path: str, flags: int) -> int:
-    return os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)

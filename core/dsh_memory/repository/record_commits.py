@@ -37,7 +37,6 @@ from dsh_memory.repository.opening import Repository
 from dsh_memory.repository.phases import reached
 from dsh_memory.repository.plan import PLAN_NAME, FileChange, Plan
 from dsh_memory.repository.projection import Projection, Signature
-from dsh_memory.repository.purge import finish_purge
 from dsh_memory.repository.refs import branch_of_head, drop_private_ref, move_branch, private_ref
 from dsh_memory.repository.view import in_progress
 from dsh_memory.repository.workspace import RUN_NAME, Workspace
@@ -73,7 +72,6 @@ def record_writer(repo: Repository, clock: Clock) -> Iterator[RecordWriter]:
     Raises OperationInProgress, UnsafeLayout, or TransactionFailed where the repository is not ours to move.
     """
     with failing("ready"), locked(repo, clock, OPERATION) as lock:
-        finish_purge(repo)
         yield RecordWriter(repo, lock, clock)
 
 

@@ -32,6 +32,7 @@ from dsh_memory.repository.origin_stage import find_stage_folders, settle_stage_
 from dsh_memory.repository.phases import reached
 from dsh_memory.repository.plan import PLAN_NAME, FileChange, Plan
 from dsh_memory.repository.projection import Outcome, Projection
+from dsh_memory.repository.purge_cleaning import finish_purge
 from dsh_memory.repository.refs import branch_of_head, commit_of_branch, contains, drop_private_ref
 from dsh_memory.repository.transaction import Transaction
 from dsh_memory.repository.view import read_index
@@ -42,10 +43,10 @@ from dsh_memory.repository.workspace import INDEX_LOCK, RUN_NAME, WORKSPACES, Wo
 class Recovery:
     """What recovery did: runs rolled `forward` and `back` by their ids, and the rest by paths.
 
-    `resolved` are older runs whose interruption was still open in the journal. `left` are payload files
-    where an outside editor's bytes stand instead of a finished run's; `locks` are Git's own lock files that
-    were removed, `locks_left` those whose owner may be alive; `restored` are payload files that the origin's
-    unfinished clear had moved away.
+    `erased` says that a purge which had died before it cleaned up is done now. `resolved` are older runs whose
+    interruption was still open in the journal. `left` are payload files where an outside editor's bytes stand
+    instead of a finished run's; `locks` are Git's own lock files that were removed, `locks_left` those whose
+    owner may be alive; `restored` are payload files that the origin's unfinished clear had moved away.
     """
 
     forward: list[str] = field(default_factory=list)
@@ -55,11 +56,12 @@ class Recovery:
     locks: list[str] = field(default_factory=list)
     locks_left: list[str] = field(default_factory=list)
     restored: list[str] = field(default_factory=list)
+    erased: bool = False
 
     @property
     def did_nothing(self) -> bool:
         """Whether there was nothing to recover."""
-        return not (self.forward or self.back or self.resolved or self.locks or self.restored)
+        return not (self.forward or self.back or self.resolved or self.locks or self.restored or self.erased)
 
 
 def settle(repo: Repository, clock: Clock, lock: OperationLock, *, resolving: bool = True) -> Recovery:
@@ -98,6 +100,7 @@ def settle(repo: Repository, clock: Clock, lock: OperationLock, *, resolving: bo
         reached("recovered")
         for workspace in done:
             workspace.remove()
+    recovery.erased = finish_purge(repo)
     return recovery
 
 

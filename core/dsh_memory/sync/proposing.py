@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import shutil
 import stat
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from dsh_memory.environment import Environment
@@ -31,6 +31,7 @@ from dsh_memory.text import visible
 #: Makes the change: it is given the folder of the private copy.
 Maker = Callable[[str], None]
 
+_WRITE_FLAGS: Final = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
 _MAX_PATCH_BYTES: Final = 16 * 1024 * 1024
 
 
@@ -59,6 +60,35 @@ def propose(environment: Environment, clock: Clock, make: Maker) -> dict[str, An
             return create_preview(
                 repo, clock(), preview_id, base, folder.staging, change, candidate_sessions=None
             )
+
+
+def from_files(changes: Mapping[str, bytes | None]) -> Maker:
+    """Writes single files, whole; None deletes one that is there."""
+
+    def make(copy: str) -> None:
+        for path, data in changes.items():
+            # guard: proposal-stays-in-payload
+            if not is_payload_path(path):
+                raise ChangeRefused(
+                    "staging-invalid", "The change touches a file that is no memory.", path=path
+                )
+            place = os.path.join(copy, path)
+            try:
+                if data is None:
+                    os.unlink(place)
+                    continue
+                os.makedirs(os.path.dirname(place), mode=0o700, exist_ok=True)
+                with open(os.open(place, _WRITE_FLAGS, 0o600), "wb") as file:
+                    file.write(data)
+            except FileNotFoundError as error:
+                raise ChangeRefused(
+                    "staging-invalid", "There is no such file to delete.", path=path
+                ) from error
+            except (FileExistsError, IsADirectoryError, NotADirectoryError) as error:
+                message = "A file and a folder would have one name."
+                raise ChangeRefused("staging-invalid", message, path=path) from error
+
+    return make
 
 
 def from_folder(source: str) -> Maker:
