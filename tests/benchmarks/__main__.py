@@ -1,0 +1,48 @@
+"""`python -m tests.benchmarks [--large] [--json]`: one table, each call beside the alternatives on the same data.
+
+Times are printed and never judged: what blocks a change are counts, in the tests.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import resource
+import tempfile
+from pathlib import Path
+
+from tests.benchmarks.corpus import build
+from tests.benchmarks.measuring import Row, table
+from tests.benchmarks.reading import cold_rows, warm_rows
+from tests.benchmarks.writing import writing_rows
+
+SIZES = (100, 1_000, 10_000)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m tests.benchmarks", description=__doc__)
+    parser.add_argument("--large", action="store_true", help="also 100,000 records")
+    parser.add_argument("--small", action="store_true", help="100 and 1,000 records only")
+    parser.add_argument("--json", action="store_true", help="one JSON document instead of the table")
+    asked = parser.parse_args()
+    sizes = SIZES[:2] if asked.small else (*SIZES, 100_000) if asked.large else SIZES
+    rows: list[Row] = []
+    with tempfile.TemporaryDirectory(prefix="dsh-memory-bench-") as folder:
+        # The caches of the measured calls are their own.
+        os.environ["XDG_CACHE_HOME"] = os.path.join(folder, "cache")
+        for size in sizes:
+            root = build(Path(folder) / f"memory-{size}", size)
+            rows += warm_rows(root, size)
+            rows += cold_rows(root, size)
+            if size <= 10_000:
+                rows += writing_rows(root, size)
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
+    if asked.json:
+        print(json.dumps({"rows": [row.to_json() for row in rows], "peak_mb": peak}))
+    else:
+        print(table(rows))
+        print(f"peak memory of the measuring process: {peak} MB")
+
+
+main()
