@@ -37,14 +37,6 @@ def warm_rows(root: Path, size: int) -> list[Row]:
         rows.append(_row(size, f"search {query}", found, "SQLite FTS5", text.search(query, repeat)))
     by_grep = timed(lambda: service.search(QUERIES[0]), repeat=repeat)
     rows.append(_row(size, f"search {QUERIES[0]}", by_grep, "grep", word))
-        _row(
-            size,
-            f"search {QUERIES[0]}",
-            timed(lambda: service.search(QUERIES[0]), repeat=repeat),
-            "grep",
-            word,
-        )
-    )
     rows.append(_row(size, "context decision", timed(lambda: service.context("decision"), repeat=repeat)))
     return rows
 
