@@ -53,6 +53,14 @@ async def test_focus_is_on_cancel_and_enter_cancels(kind: str, core: FakeCore) -
         assert core.acts == []
 
 
+async def test_tab_goes_from_choice_to_choice(core: FakeCore) -> None:
+    async with running(core, pane="status") as (app, pilot):
+        await press(pilot, "C", "tab")
+        assert focused(app) == "continue"
+        await press(pilot, "tab")
+        assert focused(app) == "cancel"
+
+
 @pytest.mark.parametrize("kind", TWO_STEPS)
 async def test_the_whole_way_sends_one_act_bound_to_head(kind: str, core: FakeCore) -> None:
     pane, key, word = TWO_STEPS[kind]

@@ -64,7 +64,7 @@ class Inspector:
         with self._watch_lock:
             return self._watch.look(self.clock())
 
-    def snapshot(self, run_limit: int = 200) -> Snapshot:
+    def snapshot(self, run_limit: int = 1000) -> Snapshot:
         """The overview and all lists, read from one state."""
         # Taken first: a change in the middle of the reading shows at the next look.
         stamp = self.stamp()

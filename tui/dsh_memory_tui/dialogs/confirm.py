@@ -113,6 +113,11 @@ class ConfirmDialog(Dialog[bool]):
         )
         self.say("")
 
+    def _let_tab_pass(self) -> None:
+        """Lines that are all seen need no focus: tab goes from choice to choice."""
+        lines = self.query_one(Reading)
+        lines.can_focus = lines.max_scroll_y > 0
+
     @on(Choice.Pressed, "#cancel")
     def _cancel(self) -> None:
         self._answer(False)
@@ -197,6 +202,7 @@ class ConfirmDialog(Dialog[bool]):
 
     def _lines(self, lines: list[Line]) -> None:
         self.query_one(Reading).show(lambda _width: _fixed(lines), top=True)
+        self.call_after_refresh(self._let_tab_pass)
 
     def _word_is_right(self) -> bool:
         word = self.question.plan.confirm_word
