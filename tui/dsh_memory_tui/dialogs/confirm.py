@@ -53,6 +53,13 @@ class WordInput(Input):
             screen.say("Pasted text does not count: type the word.")
 
 
+class PlanLines(Reading):
+    """What the act will do; tab stops there only where it has to be scrolled."""
+
+    def allow_focus(self) -> bool:
+        return super().allow_focus() and self.max_scroll_y > 0
+
+
 class ConfirmDialog(Dialog[bool]):
     """Asks once or twice; answers True once at most, and only for the HEAD that was shown."""
 
@@ -66,7 +73,7 @@ class ConfirmDialog(Dialog[bool]):
 
     def frame(self) -> ComposeResult:
         yield Bar(id="dialog-title")
-        yield Reading()
+        yield PlanLines()
         with Horizontal(id="word-row"):
             yield Bar(id="word-label")
             yield WordInput(id="word", compact=True, select_on_focus=False)
@@ -112,11 +119,6 @@ class ConfirmDialog(Dialog[bool]):
             ]
         )
         self.say("")
-
-    def _let_tab_pass(self) -> None:
-        """Lines that are all seen need no focus: tab goes from choice to choice."""
-        lines = self.query_one(Reading)
-        lines.can_focus = lines.max_scroll_y > 0
 
     @on(Choice.Pressed, "#cancel")
     def _cancel(self) -> None:
@@ -202,7 +204,6 @@ class ConfirmDialog(Dialog[bool]):
 
     def _lines(self, lines: list[Line]) -> None:
         self.query_one(Reading).show(lambda _width: _fixed(lines), top=True)
-        self.call_after_refresh(self._let_tab_pass)
 
     def _word_is_right(self) -> bool:
         word = self.question.plan.confirm_word
