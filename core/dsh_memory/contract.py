@@ -1,12 +1,13 @@
 """The wire: one table of the `memory.*` methods that feeds service, command line, hosts, docs and tests.
 
-The models of requests and values stand in `models.py` and load only where a request has to be checked, since pydantic
-costs more than a cold `status`.
+The models of requests (`requests.py`) load only where a request has to be checked, those of values (`values.py`)
+only in tests: pydantic costs more than a cold `status`.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -46,11 +47,11 @@ class Method:
 
     def request_model(self) -> type[BaseModel] | None:
         """The pydantic model of the request, loaded now."""
-        return None if self.request is None else _model(self.request)
+        return None if self.request is None else _model("requests", self.request)
 
     def value_model(self) -> type[BaseModel]:
         """The pydantic model of the value, loaded now."""
-        return _model(self.value)
+        return _model("values", self.value)
 
 
 ANY_METHOD_CODES = ("repo-unavailable", "unsafe-layout")
@@ -205,8 +206,6 @@ METHODS: dict[str, Method] = {method.name: method for method in _TABLE}
 AGENT_TOOLS = {"memory_search": "memory.search", "memory_context": "memory.context"}
 
 
-def _model(name: str) -> type[BaseModel]:
-    from dsh_memory import models
-
-    found: type[BaseModel] = getattr(models, name)
+def _model(room: str, name: str) -> type[BaseModel]:
+    found: type[BaseModel] = getattr(import_module(f"dsh_memory.{room}"), name)
     return found
