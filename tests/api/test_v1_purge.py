@@ -94,6 +94,22 @@ def test_a_redacted_memory_keeps_its_place_and_nothing_else(served: Served) -> N
     assert "memory_status: redacted" in file.read_text() and file.read_text().endswith("[REDACTED]")
 
 
+def test_a_secret_as_replacement_is_refused_and_nothing_erased(served: Served) -> None:
+    memory_id = remember(served, "Bob's number.")
+    secret = "ghp_" + "aB3dE5gH7jK9mN1pQ3sT5vW7yZ9bC1dE3fG5"
+    head = served.memory.head
+    with served.client() as client:
+        answer = client.post(
+            f"/v1/memories/{memory_id}/forget", json={"mode": "redact", "replacement_content": secret}
+        )
+        assert answer.status_code == 422, answer.text
+        [detail] = answer.json()["detail"]
+        assert detail["type"] == "secret-detected" and detail["loc"] == ["body", "replacement_content"]
+        assert secret not in answer.text
+        assert client.get(f"/v1/memories/{memory_id}").json()["content"] == "Bob's number."
+    assert served.memory.head == head
+
+
 def test_earlier_runs_are_mapped_and_stay_undoable(served: Served, memory: MemoryRepository) -> None:
     gone = remember(served, f"The word is {CANARY}.")
     service = MemoryService(memory.environment)

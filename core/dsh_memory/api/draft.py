@@ -31,6 +31,17 @@ class Stale(Exception):
     """A file is no longer what the catalogue knows; look again and start over."""
 
 
+def check_secrets(
+    file: str, data: bytes, allowed: frozenset[str], loc: tuple[str, str] = ("body", "content")
+) -> None:
+    """Raise InvalidField `secret-detected` at `loc` for a record that holds a secret."""
+    # guard: api-secret-scan
+    findings = scan(file, data, allowed)
+    if findings:
+        kinds = ", ".join(sorted({finding.kind for finding in findings}))
+        raise InvalidField(loc, f"The memory holds a secret ({kinds}).", "secret-detected")
+
+
 @dataclass(slots=True)
 class Batch:
     """The files that the writes before this one leave behind; None is a deleted file."""
@@ -176,13 +187,7 @@ class Draft:
         record = read_record(file, data)
         if not isinstance(record, Record):
             raise InvalidField(("body",), f"The record would not be valid: {record.message}")
-        # guard: api-secret-scan
-        findings = scan(file, data, self._batch.allowed_secrets)
-        if findings:
-            kinds = ", ".join(sorted({finding.kind for finding in findings}))
-            raise InvalidField(
-                ("body", "content"), f"The memory holds a secret ({kinds}).", "secret-detected"
-            )
+        check_secrets(file, data, self._batch.allowed_secrets)
         if memory.file and memory.file != file:
             self._data[memory.file] = None
             self._records[memory.file] = None

@@ -4,12 +4,13 @@
 
 from __future__ import annotations
 
-from dsh_memory.api.draft import Batch, Draft
+from dsh_memory.api.draft import Batch, Draft, check_secrets
 from dsh_memory.api.mapping import record_bytes
 from dsh_memory.api.models import ForgetRequest
 from dsh_memory.api.store import Answer, MemoryStore
 from dsh_memory.api.values import Caller, Memory
 from dsh_memory.environment import format_instant
+from dsh_memory.repository.allowed_secrets import read_allowed_secrets
 
 REDACTED = "[REDACTED]"
 
@@ -21,7 +22,10 @@ def erase(store: MemoryStore, caller: Caller, memory_id: str, request: ForgetReq
     if memory.status == "redacted" and redact:
         return _answer(memory_id, request.mode, purged=True, beyond=())
     stone = _tombstone(store, memory, request) if redact else None
-    purged = store.purge(memory.id, {} if stone is None else {stone.file: record_bytes(stone)})
+    stones = {} if stone is None else {stone.file: record_bytes(stone)}
+    for file, data in stones.items():
+        check_secrets(file, data, read_allowed_secrets(store.environment), ("body", "replacement_content"))
+    purged = store.purge(memory.id, stones)
     return _answer(memory_id, request.mode, purged=purged.purged, beyond=purged.beyond_reach)
 
 
