@@ -13,6 +13,7 @@ from textual.pilot import Pilot
 from textual.worker import WorkerState
 
 from dsh_memory_tui.app import MemoryApp
+from dsh_memory_tui.gateway import Core
 from dsh_memory_tui.panes.reading import Reader
 from dsh_memory_tui.settings import Settings
 from tests.tui.fakes import NOW, FakeCore
@@ -67,7 +68,7 @@ def send(pilot: Driver, *keys: str) -> None:
 
 @asynccontextmanager
 async def running(
-    core: FakeCore | None = None,
+    core: Core | None = None,
     *,
     size: tuple[int, int] = (120, 36),
     pane: str = "status",

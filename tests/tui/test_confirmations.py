@@ -267,3 +267,16 @@ async def test_a_rollback_names_its_run(core: FakeCore) -> None:
     async with running(core, pane="runs") as (_app, pilot):
         await press(pilot, "R", "tab", "enter", *APPLY[:7], "enter")
         assert core.acts[0].params == {"runId": RUNS[0].run_id}
+
+
+async def test_the_focus_moves_before_the_next_key_counts(
+    core: FakeCore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(confirm, "ARM_SECONDS", 0.0)
+    async with running(core, pane="status") as (app, pilot):
+        await press(pilot, "C")
+        send(pilot, "right", "enter")
+        await settle(pilot)
+        dialog = app.screen
+        assert isinstance(dialog, ConfirmDialog) and dialog.step == 2
+        assert core.acts == []

@@ -11,18 +11,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
+from rich.console import Console
 from textual.app import App, ComposeResult
 
 from dsh_memory.inspection import FileDiff
 from dsh_memory_tui import clipboard, editing, settings
+from dsh_memory_tui.panes.health import health_rows
 from dsh_memory_tui.panes.records import Branch, tree
-from dsh_memory_tui.themes import ANSI, DARK, LIGHT, role_style, themes
+from dsh_memory_tui.panes.status import status_rows
+from dsh_memory_tui.themes import ANSI, DARK, LIGHT, fitting_theme, role_style, themes
 from dsh_memory_tui.widgets.diff import side_by_side, unified
 from dsh_memory_tui.widgets.lines import Line, Piece, cut, fit, line, pad, pad_left, wrap
 from dsh_memory_tui.widgets.record_list import Drawn, RecordList
 from dsh_memory_tui.widgets.record_view import marked, tokens_pattern
 from dsh_memory_tui.wording import age, bar, duration, milliseconds, plural, size, sparkline
-from tests.tui.fakes import ENTRIES, NEW_TEXT, NOW, OLD_TEXT, entry
+from tests.tui.fakes import ENTRIES, NEW_TEXT, NOW, OLD_TEXT, FakeCore, entry
 from tests.tui.hostile import EVIL
 
 ANY_TEXT = st.text(st.one_of(st.characters(), st.sampled_from("漢字🤭é\u200d\x1b\u202e ")), max_size=40)
@@ -258,3 +261,32 @@ def test_an_entry_of_a_malformed_record_has_a_name() -> None:
     odd = entry("handbook/\x1b[31m.md", None, None, None, marks=("malformed",))
     assert "\x1b" not in name_of(odd)
     assert "malformed" in entry_row(odd, 70)[0].text
+
+
+@pytest.mark.parametrize(
+    ("environ", "theme"),
+    [
+        ({"TERM": "xterm-256color"}, "dark"),
+        ({"TERM": "xterm", "COLORTERM": "truecolor"}, "dark"),
+        ({"TERM": "screen"}, "terminal"),
+        ({"TERM": "xterm-256color", "NO_COLOR": "1"}, "terminal"),
+    ],
+)
+def test_a_poor_terminal_gets_its_own_colours(environ: dict[str, str], theme: str) -> None:
+    assert fitting_theme(Console(force_terminal=True, _environ=environ)) == theme
+
+
+def test_a_chosen_theme_goes_before_the_fitting_one(tmp_path: Path) -> None:
+    path = tmp_path / "tui.toml"
+    path.write_text('theme = "light"\n')
+    assert settings.load(str(path), "terminal").theme == "light"
+    assert settings.load(str(tmp_path / "none"), "terminal").theme == "terminal"
+
+
+@pytest.mark.parametrize("read_only", [False, True])
+def test_a_row_names_the_key_of_an_act_only_where_acts_are_on(read_only: bool) -> None:
+    overview = FakeCore().looks.snapshot().overview
+    status = status_rows(overview, NOW, 80, read_only=read_only)
+    health = health_rows(overview, NOW, 80, read_only=read_only)
+    hints = {piece.text for _key, row in (*status, *health) for piece in row.right if piece.role == "key"}
+    assert bool(hints & {"m", "s", "R", "space"}) is not read_only

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from dataclasses import replace
 from datetime import datetime
 from typing import Any, cast
 
+from rich.console import Console
 from textual import events, on
 from textual.app import App, ComposeResult
 from textual.containers import Vertical
@@ -18,12 +18,13 @@ from dsh_memory import Environment, visible
 from dsh_memory.environment import utc_now
 from dsh_memory.inspection import Mark, Snapshot
 from dsh_memory_tui import clipboard, menus, settings
-from dsh_memory_tui.commands import PANES, Command, bindings, footer, with_overrides
+from dsh_memory_tui.appearance import Appearance
+from dsh_memory_tui.commands import PANES, Command, bindings, with_overrides
 from dsh_memory_tui.dialogs.confirm import ConfirmDialog
 from dsh_memory_tui.dialogs.dialog import TOO_SMALL
 from dsh_memory_tui.dialogs.error import ErrorDialog
 from dsh_memory_tui.doing import Doing
-from dsh_memory_tui.frame import Bar, footer_parts, tab_parts, title_line
+from dsh_memory_tui.frame import Bar, footer_commands, footer_parts, tab_parts, title_line
 from dsh_memory_tui.gateway import Core, Gateway, LiveCore
 from dsh_memory_tui.messages import (
     Act,
@@ -43,8 +44,7 @@ from dsh_memory_tui.panes.runs import RunsPane
 from dsh_memory_tui.panes.search import SearchPane
 from dsh_memory_tui.panes.status import StatusPane
 from dsh_memory_tui.panes.trouble import TroublePane
-from dsh_memory_tui.themes import THEME_NAMES, themes
-from dsh_memory_tui.widgets.record_list import Fixed
+from dsh_memory_tui.themes import fitting_theme, themes
 
 #: How often the screen looks whether something changed outside.
 WATCH_SECONDS = 1.0
@@ -89,7 +89,7 @@ class MemoryApp(App[int]):
         self.read_only = read_only
         self.session_log: list[tuple[datetime, str]] = []
         self._root_label = root
-        self._settings_path = settings_path
+        self._appearance = Appearance(self, settings_path)
         self._demo = demo
         self._watch_seconds = watch_seconds
         self._snapshot: Snapshot | None = None
@@ -157,32 +157,16 @@ class MemoryApp(App[int]):
         width = self.size.width
         overview = self._snapshot.overview if self._snapshot is not None else None
         root = overview.shown_root if overview is not None and not self._demo else self._root_label
-        title = base.query_one("#title", Bar)
         busy, read_only, demo = self.busy, self.read_only, self._demo
-        title.show(
-            lambda cells: Fixed(
-                (
-                    (
-                        None,
-                        title_line(
-                            overview,
-                            root=root,
-                            busy=busy,
-                            read_only=read_only,
-                            demo=demo,
-                            width=cells or width,
-                        ),
-                    ),
-                )
+        base.query_one("#title", Bar).show_line(
+            lambda cells: title_line(
+                overview, root=root, busy=busy, read_only=read_only, demo=demo, width=cells or width
             )
         )
         keys = {name: self.key_of(f"pane-{name}") for name in PANES}
         base.query_one("#tabs", Bar).show_parts(tab_parts(self._pane, overview, keys, width))
-        shown = footer(self.commands, "trouble" if self._in_trouble else self._pane, read_only=self.read_only)
-        if self._in_trouble:
-            shown = [c for c in shown if c.id not in ("find", "open")]
-            if not self.read_only:
-                shown = [c for c in self.commands if c.id in ("init", "refresh")] + shown
+        pane = "trouble" if self._in_trouble else self._pane
+        shown = footer_commands(self.commands, pane, read_only=self.read_only)
         base.query_one("#footer", Bar).show_parts(footer_parts(shown, width))
 
     @property
@@ -224,8 +208,8 @@ class MemoryApp(App[int]):
             "find": self._find,
             "back": self._back,
             "refresh": self.refresh_all,
-            "theme": self._next_theme,
-            "diff-colours": self._other_diff_colours,
+            "theme": self._appearance.next_theme,
+            "diff-colours": self._appearance.other_diff_colours,
             "help": lambda: menus.open_help(self),
             "log": lambda: menus.open_log(self),
             "palette": lambda: menus.open_palette(self),
@@ -267,29 +251,6 @@ class MemoryApp(App[int]):
         if hasattr(pane, "back"):
             pane.back()
 
-    def _next_theme(self) -> None:
-        names = THEME_NAMES
-        self.theme = names[(names.index(self.theme) + 1) % len(names)]
-        self._keep_preferences(theme=self.theme)
-        self.say(f"Theme: {self.theme}.")
-
-    def _other_diff_colours(self) -> None:
-        other: Any = "green-red" if self.preferences.diff == "blue-orange" else "blue-orange"
-        self._keep_preferences(diff=other)
-        for theme in themes(other):
-            self.register_theme(theme)
-        self.refresh_css(animate=False)
-        self.say(f"Diff colours: {other.replace('-', ' and ')}.")
-
-    def _keep_preferences(self, **changes: Any) -> None:
-        self.preferences = replace(self.preferences, **changes)
-        if self._settings_path is None:
-            return
-        try:
-            settings.save(self._settings_path, self.preferences)
-        except OSError as error:
-            self.say(f"The setting holds for this session only: {error}", severity="warning")
-
     def _init(self) -> None:
         if not self._in_trouble:
             self.say("There is a repository already.")
@@ -315,29 +276,13 @@ class MemoryApp(App[int]):
         self.say(message.text)
 
     def on_pane_copied(self, message: Pane.Copied) -> None:
-        self.copy(message.text, message.what)
+        clipboard.copy(self, message.text, message.what)
 
     def on_pane_act_wanted(self, message: Pane.ActWanted) -> None:
         self._doing.act_wanted(message.kind, dict(message.params))
 
     def on_pane_edit_wanted(self, message: Pane.EditWanted) -> None:
         self._doing.edit_wanted(message.path)
-
-    def copy(self, text: str, what: str) -> None:
-        """Copy by a tool of this machine, else through the terminal; the word afterwards says which."""
-
-        def work() -> None:
-            by_tool = clipboard.copy_by_tool(text)
-            self.call_from_thread(self._copied, text, what, by_tool)
-
-        self.run_worker(work, group="copy", thread=True)
-
-    def _copied(self, text: str, what: str, by_tool: bool) -> None:
-        if by_tool:
-            self.say(f"Copied the {what}.")
-        else:
-            self.copy_to_clipboard(text.encode("utf-8", "replace").decode())
-            self.say(f"Sent the {what} to the terminal; whether it copies is the terminal's choice.")
 
     # -- what the gateway answers --------------------------------------------------------------------------
 
@@ -391,7 +336,7 @@ class MemoryApp(App[int]):
 
         def closed(text: str | None) -> None:
             if text is not None:
-                self.copy(text, "error")
+                clipboard.copy(self, text, "error")
 
         self.push_screen(ErrorDialog(title, failure), closed)
 
@@ -445,7 +390,7 @@ def _run(environment: Environment, *, demo: bool, read_only: bool) -> int:
     app = MemoryApp(
         LiveCore(environment, utc_now),
         root="sample memory, gone at the end" if demo else environment.shown_root,
-        preferences=settings.load(path),
+        preferences=settings.load(path, fitting_theme(Console(file=sys.stdout))),
         settings_path=path,
         read_only=read_only,
         demo=demo,

@@ -1,4 +1,4 @@
-"""Copying by a clipboard tool of this machine; where there is none, the app asks the terminal (OSC 52)."""
+"""Copying by a clipboard tool of this machine; where there is none, by the terminal (OSC 52)."""
 
 from __future__ import annotations
 
@@ -7,6 +7,10 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from dsh_memory_tui.app import MemoryApp
 
 _TIMEOUT_SECONDS = 2.0
 
@@ -42,3 +46,19 @@ def copy_by_tool(text: str) -> bool:
     except (OSError, subprocess.TimeoutExpired):
         return False
     return done.returncode == 0
+
+
+def copy(app: MemoryApp, text: str, what: str) -> None:
+    """Copy by a tool of this machine, else through the terminal; the word afterwards says which."""
+
+    def copied(by_tool: bool) -> None:
+        if by_tool:
+            app.say(f"Copied the {what}.")
+        else:
+            app.copy_to_clipboard(text.encode("utf-8", "replace").decode())
+            app.say(f"Sent the {what} to the terminal; whether it copies is the terminal's choice.")
+
+    def work() -> None:
+        app.call_from_thread(copied, copy_by_tool(text))
+
+    app.run_worker(work, group="copy", thread=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from rich.cells import cell_len
 from textual import events
@@ -10,7 +10,7 @@ from textual.message import Message
 
 from dsh_memory import visible
 from dsh_memory.inspection import Overview
-from dsh_memory_tui.commands import PANES, Command, shown_key
+from dsh_memory_tui.commands import PANES, Command, footer, shown_key
 from dsh_memory_tui.widgets.lines import Line, Piece, cut
 from dsh_memory_tui.widgets.record_list import Fixed, RecordList
 from dsh_memory_tui.wording import ATTENTION, BUSY, GOOD, OFF, ON, plural, short
@@ -42,6 +42,11 @@ class Bar(RecordList, can_focus=False):
     def __init__(self, *, id: str) -> None:
         super().__init__(id=id, cursor_on=False)
         self._spans: list[tuple[int, int, str]] = []
+
+    def show_line(self, build: Callable[[int], Line]) -> None:
+        """Show the line `build` makes for a width."""
+        self._spans = []
+        self.show(lambda width: Fixed(((None, build(width)),)))
 
     def show_parts(self, parts: Sequence[tuple[str | None, tuple[Piece, ...]]]) -> None:
         """Show parts from left to right, each with the command it stands for."""
@@ -149,6 +154,15 @@ def _waiting(name: str, overview: Overview | None) -> int:
     if name == "health":
         return sum(fact.state != "good" for fact in overview.facts)
     return 0
+
+
+def footer_commands(commands: Sequence[Command], pane: str, *, read_only: bool) -> list[Command]:
+    """The commands the footer names; where memory cannot be shown, those that help against that."""
+    shown = list(footer(commands, pane, read_only=read_only))
+    if pane != "trouble":
+        return shown
+    shown = [command for command in shown if command.id not in ("find", "open")]
+    return shown if read_only else [c for c in commands if c.id in ("init", "refresh")] + shown
 
 
 def footer_parts(shown: Sequence[Command], width: int) -> list[tuple[str | None, tuple[Piece, ...]]]:

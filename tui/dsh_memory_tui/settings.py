@@ -24,15 +24,15 @@ class Settings:
     problems: tuple[str, ...] = ()
 
 
-def load(path: str) -> Settings:
-    """The settings of a file; defaults where there is none, and a problem where it cannot be read."""
+def load(path: str, theme: str = DARK) -> Settings:
+    """The settings of a file, with `theme` for one that names none; a problem where it cannot be read."""
     try:
         with open(path, "rb") as file:
             data = tomllib.load(file)
     except FileNotFoundError:
-        return Settings()
+        return Settings(theme=theme)
     except (OSError, tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        return Settings(problems=(f"{FILE_NAME} was not read: {error}",))
+        return Settings(theme=theme, problems=(f"{FILE_NAME} was not read: {error}",))
     problems: list[str] = []
 
     def one_of(name: str, allowed: tuple[str, ...], default: str) -> str:
@@ -47,7 +47,7 @@ def load(path: str) -> Settings:
         problems.append(f'{FILE_NAME}: [keys] holds lines like  copy-id = "y"')
         keys = {}
     return Settings(
-        theme=one_of("theme", THEME_NAMES, DARK),
+        theme=one_of("theme", THEME_NAMES, theme),
         diff=cast(
             Literal["blue-orange", "green-red"], one_of("diff", ("blue-orange", "green-red"), "blue-orange")
         ),

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
+from rich.console import Console
 from rich.style import Style
 from textual.color import Color
 from textual.theme import Theme
@@ -96,6 +97,11 @@ _ANSI_ROLES: dict[str, tuple[str | None, str | None, str]] = {
     "cursor": (None, None, "reverse"),
     "cursor-away": (None, None, "underline"),
 }
+
+
+def fitting_theme(console: Console) -> str:
+    """The theme of a person who chose none: the terminal's own colours where it has sixteen, or wants none."""
+    return ANSI if console.no_color or console.color_system in (None, "standard") else DARK
 
 
 def role_style(role: str, variables: Mapping[str, str], *, ansi: bool) -> Style:

@@ -6,7 +6,7 @@ from typing import ClassVar, TypeVar
 
 from textual import events
 from textual.app import ComposeResult
-from textual.binding import BindingType
+from textual.binding import Binding, BindingType
 from textual.containers import Container, Horizontal
 from textual.content import Content
 from textual.message import Message
@@ -50,9 +50,6 @@ class Choice(Widget, can_focus=True):
         if event.key == "enter":
             event.stop()
             self.post_message(self.Pressed(self))
-        elif event.key in ("left", "right"):
-            event.stop()
-            self.screen.focus_next() if event.key == "right" else self.screen.focus_previous()
 
     def on_click(self, event: events.Click) -> None:
         event.stop()
@@ -63,7 +60,14 @@ class Choice(Widget, can_focus=True):
 class Dialog(ModalScreen[Result]):
     """A modal frame: a title, lines, choices."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [("escape", "leave", "close")]
+    # The focus moves before the next key is looked at, however fast it comes: by priority, in the app's own turn.
+    BINDINGS: ClassVar[list[BindingType]] = [
+        ("escape", "leave", "close"),
+        Binding("tab", "move_focus(1)", priority=True),
+        Binding("shift+tab", "move_focus(-1)", priority=True),
+        Binding("right", "move_choice(1)", priority=True),
+        Binding("left", "move_choice(-1)", priority=True),
+    ]
 
     #: Lines kept for title, note, choices and frame.
     FURNITURE = 7
@@ -86,6 +90,18 @@ class Dialog(ModalScreen[Result]):
     def too_small(self) -> bool:
         """Whether only the sentence is shown."""
         return self.app.size.width < 40 or self.app.size.height < 10
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Left and right go from choice to choice, and stay with a line of text."""
+        return action != "move_choice" or isinstance(self.focused, Choice)
+
+    def action_move_focus(self, step: int) -> None:
+        """Give the focus to what comes next or before."""
+        self.focus_next() if step > 0 else self.focus_previous()
+
+    def action_move_choice(self, step: int) -> None:
+        """Give the focus to the choice beside."""
+        self.action_move_focus(step)
 
     def action_leave(self) -> None:
         """Close without a result."""

@@ -9,7 +9,7 @@ from textual.app import ComposeResult
 from dsh_memory import visible
 from dsh_memory.inspection import Fact, Overview, Snapshot
 from dsh_memory_tui.panes.pane import Pane
-from dsh_memory_tui.panes.status import ACTION_KEYS, STATE_SIGNS, Row
+from dsh_memory_tui.panes.status import STATE_SIGNS, Row, action_key
 from dsh_memory_tui.widgets.lines import EMPTY, Line, heading, line, pad, wrap
 from dsh_memory_tui.widgets.record_list import Fixed, RecordList
 from dsh_memory_tui.wording import exact, plural
@@ -30,7 +30,9 @@ class HealthPane(Pane):
 
     def show(self, snapshot: Snapshot) -> None:
         super().show(snapshot)
-        self.listing.show(lambda width: Fixed(health_rows(snapshot.overview, self.now, width)))
+        self.listing.show(
+            lambda width: Fixed(health_rows(snapshot.overview, self.now, width, read_only=self.read_only))
+        )
 
     def run(self, command: str) -> None:
         kind, _, value = (self.listing.current_key or "").partition(":")
@@ -70,7 +72,7 @@ class HealthPane(Pane):
                 self.post_message(self.Said("There is nothing to open here."))
 
 
-def health_rows(overview: Overview, now: datetime, width: int) -> tuple[Row, ...]:
+def health_rows(overview: Overview, now: datetime, width: int, *, read_only: bool = False) -> tuple[Row, ...]:
     """All rows: what is wrong with its next step, the malformed records, the rest in one block."""
     # Malformed records have a table of their own right below.
     wrong = [
@@ -78,13 +80,13 @@ def health_rows(overview: Overview, now: datetime, width: int) -> tuple[Row, ...
         for index, fact in enumerate(overview.facts)
         if fact.state != "good" and not (overview.malformed and fact.action == "open-malformed")
     ]
-    malformed = _malformed(overview, width) if overview.malformed else []
+    malformed = _malformed(overview, width, read_only) if overview.malformed else []
     worse = any(fact.state == "bad" for _index, fact in wrong)
     rows: list[Row] = [] if worse else [*malformed]
     if wrong or not malformed:
         rows.append((None, heading("Wants attention", plural(len(wrong), "fact") if wrong else "nothing")))
         for index, fact in wrong:
-            rows.extend(_wrong(index, fact, width))
+            rows.extend(_wrong(index, fact, width, read_only))
         rows.append((None, EMPTY))
     if worse:
         rows.extend(malformed)
@@ -100,9 +102,9 @@ def health_rows(overview: Overview, now: datetime, width: int) -> tuple[Row, ...
     return tuple(rows)
 
 
-def _wrong(index: int, fact: Fact, width: int) -> list[Row]:
+def _wrong(index: int, fact: Fact, width: int, read_only: bool) -> list[Row]:
     sign, role = STATE_SIGNS[fact.state]
-    key = ACTION_KEYS[fact.action] if fact.action else ""
+    key = action_key(fact.action, read_only=read_only) if fact.action else ""
     if fact.action in ("open-malformed", "open-previews"):
         key = "↵"
     indent = " " * (_TOPIC + 2)
@@ -124,9 +126,10 @@ def _wrong(index: int, fact: Fact, width: int) -> list[Row]:
     return rows
 
 
-def _malformed(overview: Overview, width: int) -> list[Row]:
+def _malformed(overview: Overview, width: int, read_only: bool) -> list[Row]:
     count = len(overview.malformed)
-    rows: list[Row] = [(None, heading("Malformed records", f"{plural(count, 'file')}, ↵ opens, e edits"))]
+    keys = "↵ opens" if read_only else "↵ opens, e edits"
+    rows: list[Row] = [(None, heading("Malformed records", f"{plural(count, 'file')}, {keys}"))]
     place_width = min(44, max(18, width * 2 // 5))
     for record in overview.malformed:
         place = f"{visible(record.path)}:{record.line}" if record.line else visible(record.path)

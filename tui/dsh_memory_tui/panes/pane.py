@@ -89,6 +89,11 @@ class Pane(Container):
         """The time of the screen's clock."""
         return cast("MemoryApp", self.app).now()
 
+    @property
+    def read_only(self) -> bool:
+        """Whether every act is off."""
+        return cast("MemoryApp", self.app).read_only
+
     def start_focus(self) -> None:
         """Give the focus to where work begins."""
         self.query(RecordList).first().focus()

@@ -49,6 +49,7 @@ ACTION_KEYS: dict[Action, str] = {
     "verify": "",
     "wait": "",
 }
+_ACTS: frozenset[Action] = frozenset(("migrate", "save", "recover", "enable"))
 _LABEL = 15
 _BAR_MAX = 26
 #: Dates listed under Soon.
@@ -68,7 +69,9 @@ class StatusPane(Pane):
 
     def show(self, snapshot: Snapshot) -> None:
         super().show(snapshot)
-        self.listing.show(lambda width: Fixed(status_rows(snapshot.overview, self.now, width)))
+        self.listing.show(
+            lambda width: Fixed(status_rows(snapshot.overview, self.now, width, read_only=self.read_only))
+        )
 
     def run(self, command: str) -> None:
         key = self.listing.current_key or ""
@@ -114,11 +117,16 @@ class StatusPane(Pane):
 Row = tuple[str | None, Line]
 
 
-def status_rows(overview: Overview, now: datetime, width: int) -> tuple[Row, ...]:
+def action_key(action: Action, *, read_only: bool) -> str:
+    """The key shown beside what it answers; none for an act where acts are off."""
+    return "" if read_only and action in _ACTS else ACTION_KEYS[action]
+
+
+def status_rows(overview: Overview, now: datetime, width: int, *, read_only: bool = False) -> tuple[Row, ...]:
     """All rows of the pane: in two columns where there is room, else one under the other."""
     two = width >= 96
     column = (width - 4) * 54 // 100 if two else width
-    left = [*_needs(overview, column), *_facts(overview, now, column), *_soon(overview, column)]
+    left = [*_needs(overview, read_only), *_facts(overview, now, column, read_only), *_soon(overview, column)]
     right_width = width - column - 4 if two else width
     right = [
         *_counts(overview, right_width),
@@ -134,11 +142,11 @@ def status_rows(overview: Overview, now: datetime, width: int) -> tuple[Row, ...
     return tuple(rows)
 
 
-def _needs(overview: Overview, width: int) -> list[Row]:
+def _needs(overview: Overview, read_only: bool) -> list[Row]:
     rows: list[Row] = [(None, heading("Needs you"))]
     for need in overview.needs:
         sign, role = STATE_SIGNS[need.state]
-        key = ACTION_KEYS[need.action]
+        key = action_key(need.action, read_only=read_only)
         content = line((f"{sign} ", role), visible(need.sentence), right=[(key, "key")] if key else ())
         rows.append((f"need:{need.action}", content))
     if not overview.needs:
@@ -149,7 +157,8 @@ def _needs(overview: Overview, width: int) -> list[Row]:
     return rows
 
 
-def _facts(overview: Overview, now: datetime, width: int) -> list[Row]:
+def _facts(overview: Overview, now: datetime, width: int, read_only: bool) -> list[Row]:
+    switch_key = action_key("enable", read_only=read_only)
     rows: list[Row] = [(None, heading("State"))]
     enabled = overview.settings.enabled
     if enabled is None:
@@ -161,7 +170,7 @@ def _facts(overview: Overview, now: datetime, width: int) -> list[Row]:
         rows.append(
             (
                 "switch:",
-                _fact("Memory", ON if enabled else OFF, "accent" if enabled else "muted", words, "space"),
+                _fact("Memory", ON if enabled else OFF, "accent" if enabled else "muted", words, switch_key),
             )
         )
     run = overview.last_run
@@ -182,7 +191,9 @@ def _facts(overview: Overview, now: datetime, width: int) -> list[Row]:
     if overview.dirty_paths:
         count = len(overview.dirty_paths)
         words = f"{plural(count, 'file')} changed outside, not saved"
-        rows.append((None, _fact("Work tree", ATTENTION, "attention", words, "s")))
+        rows.append(
+            (None, _fact("Work tree", ATTENTION, "attention", words, action_key("save", read_only=read_only)))
+        )
     else:
         branch = f", branch {visible(overview.branch)}" if overview.branch else ", HEAD detached"
         rows.append((None, _fact("Work tree", GOOD, "good", f"clean{branch}")))

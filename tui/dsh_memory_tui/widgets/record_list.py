@@ -203,7 +203,7 @@ class RecordList(ScrollView, can_focus=True):
         if strip is None:
             strip = self._strips[at] = self._draw_line(at)
         if self.SHOWS_PLACE:
-            strip = Strip([*strip, self._place_mark(y)]).simplify()
+            strip = self._with_place_mark(strip, y)
         self._shown[y] = strip
         return strip
 
@@ -267,11 +267,22 @@ class RecordList(ScrollView, can_focus=True):
         if under_cursor:
             base += self._style("cursor" if self.has_focus else "cursor-away")
         segments: list[Segment] = []
+        style = base
         left = content.cursor_cells if under_cursor and content.cursor_cells is not None else width
         for piece in fit(content, width):
-            segments.append(Segment(piece.text, (base if left > 0 else plain) + self._style(piece.role)))
+            own = (base if left > 0 else plain) + self._style(piece.role)
+            # Blanks show no letters: with the colours of what stands before them the terminal is sent no new ones.
+            style = style if piece.text.isspace() and _look_alike(style, own) else own
+            segments.append(Segment(piece.text, style))
             left -= cell_len(piece.text)
         return Strip(segments).adjust_cell_length(width, base if left > 0 else plain).simplify()
+
+    def _with_place_mark(self, strip: Strip, y: int) -> Strip:
+        mark, segments = self._place_mark(y), list(strip)
+        last = segments[-1].style if segments else None
+        if mark.text == " " and last is not None and mark.style is not None and _look_alike(last, mark.style):
+            mark = Segment(" ", last)
+        return Strip([*segments, mark]).simplify()
 
     def _place_mark(self, y: int) -> Segment:
         lines, height = len(self.rows) * self.rows.height, self.scrollable_content_region.height
@@ -355,10 +366,29 @@ class RecordList(ScrollView, can_focus=True):
             self.scroll_to(y=self.cursor * height + height - visible, animate=False)
 
 
+def _look_alike(one: Style, other: Style) -> bool:
+    """Whether blanks look the same in both styles."""
+    return one.bgcolor == other.bgcolor and not any(
+        style.underline or style.reverse or style.strike for style in (one, other)
+    )
+
+
+def _cells(strip: Strip) -> list[tuple[str, object]]:
+    """Each character with what can be seen of its style: of a blank, what is behind it."""
+    return [
+        (
+            character,
+            style.bgcolor if blank and not (style.underline or style.reverse or style.strike) else style,
+        )
+        for text, style, _control in strip
+        if style is not None
+        for character, blank in ((character, character == " ") for character in text)
+    ]
+
+
 def _difference(before: Strip, after: Strip) -> tuple[int, int]:
     """The cells between which two lines of one width differ: a terminal is sent these only."""
-    old = [(character, segment.style) for segment in before for character in segment.text]
-    new = [(character, segment.style) for segment in after for character in segment.text]
+    old, new = _cells(before), _cells(after)
     first = next(
         (at for at, (a, b) in enumerate(zip(old, new, strict=False)) if a != b), min(len(old), len(new))
     )
