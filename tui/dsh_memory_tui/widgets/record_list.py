@@ -267,12 +267,16 @@ class RecordList(ScrollView, can_focus=True):
         if under_cursor:
             base += self._style("cursor" if self.has_focus else "cursor-away")
         segments: list[Segment] = []
-        style = base
+        style, role = base, "text"
         left = content.cursor_cells if under_cursor and content.cursor_cells is not None else width
-        for piece in fit(content, width):
+        pieces = fit(content, width)
+        for piece, following in zip(pieces, (*pieces[1:], None), strict=True):
             own = (base if left > 0 else plain) + self._style(piece.role)
-            # Blanks show no letters: with the colours of what stands before them the terminal is sent no new ones.
-            style = style if piece.text.isspace() and _look_alike(style, own) else own
+            # Blanks show no letters: in the colours of what stands before them the terminal is sent no new ones.
+            # Between two texts of one colour they stay apart: in a picture each text then has its own place.
+            between = following is not None and following.role == role
+            if between or not (piece.text.isspace() and _look_alike(style, own)):
+                style, role = own, piece.role
             segments.append(Segment(piece.text, style))
             left -= cell_len(piece.text)
         return Strip(segments).adjust_cell_length(width, base if left > 0 else plain).simplify()
