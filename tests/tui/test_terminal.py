@@ -91,6 +91,11 @@ def test_nothing_is_sent_while_nothing_happens(start: Start) -> None:
     screen.wait_for("Needs you")
     screen.bytes_within(1.0)
     assert screen.bytes_within(3.0) == 0
+    # A field that waits for a word is as still: its cursor does not blink.
+    screen.press("/")
+    screen.wait_for("Type to search")
+    screen.bytes_within(1.0)
+    assert screen.bytes_within(1.5) == 0
 
 
 def test_a_cursor_key_costs_little(start: Start) -> None:

@@ -12,6 +12,7 @@ from textual.widgets import Input
 
 from dsh_memory_tui.dialogs.dialog import Dialog
 from dsh_memory_tui.frame import Bar
+from dsh_memory_tui.widgets.field import Field
 from dsh_memory_tui.widgets.lines import Line, Piece, line, pad
 from dsh_memory_tui.widgets.record_list import Drawn, Fixed, RecordList
 
@@ -39,7 +40,7 @@ class ChooserDialog(Dialog[str]):
         yield Bar(id="dialog-title")
         with Horizontal(id="word-row"):
             yield Bar(id="word-label")
-            yield Input(id="word", compact=True, placeholder="type to narrow", select_on_focus=False)
+            yield Field(id="word", placeholder="type to narrow")
         yield RecordList(id="options")
 
     def on_mount(self) -> None:

@@ -14,6 +14,7 @@ from dsh_memory import visible
 from dsh_memory.inspection import Plan
 from dsh_memory_tui.dialogs.dialog import Choice, Dialog, Reading, choices
 from dsh_memory_tui.frame import Bar
+from dsh_memory_tui.widgets.field import Field
 from dsh_memory_tui.widgets.lines import EMPTY, Line, Piece, heading, line, wrap
 from dsh_memory_tui.widgets.record_list import Fixed
 
@@ -35,7 +36,7 @@ class Question:
         return 2 if self.plan.confirm_word else 1
 
 
-class WordInput(Input):
+class WordInput(Field):
     """Takes typed characters only: pasted text is refused with a word about it."""
 
     def _on_paste(self, event: events.Paste) -> None:
@@ -76,7 +77,7 @@ class ConfirmDialog(Dialog[bool]):
         yield PlanLines()
         with Horizontal(id="word-row"):
             yield Bar(id="word-label")
-            yield WordInput(id="word", compact=True, select_on_focus=False)
+            yield WordInput(id="word")
         yield Bar(id="dialog-note")
         if self.question.plan.refusal is not None:
             yield choices(Choice("Close", id="cancel"))

@@ -17,6 +17,7 @@ from dsh_memory_tui.frame import Bar
 from dsh_memory_tui.messages import Found, RecordRead, TopicRead
 from dsh_memory_tui.panes.pane import SplitPane
 from dsh_memory_tui.panes.reading import Reader
+from dsh_memory_tui.widgets.field import Field
 from dsh_memory_tui.widgets.lines import Line, Piece, line, pad, pad_left, wrap
 from dsh_memory_tui.widgets.record_list import Drawn, Fixed, RecordList
 from dsh_memory_tui.widgets.record_view import marked, tokens_pattern
@@ -39,9 +40,7 @@ class SearchPane(SplitPane):
     def compose(self) -> ComposeResult:
         with Horizontal(classes="query"):
             yield Bar(id="query-sign")
-            yield Input(
-                id="query", placeholder="words of an id, a tag or a body", compact=True, select_on_focus=False
-            )
+            yield Field(id="query", placeholder="words of an id, a tag or a body")
             yield Bar(id="query-count")
         with Horizontal(classes="split"):
             yield RecordList(classes="list")
