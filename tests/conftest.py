@@ -12,12 +12,11 @@ import pytest
 from hypothesis import settings
 
 from tests.support.clocks import FrozenClock
+from tests.support.isolation import isolated_variables
 from tests.support.repositories import MemoryRepository
 
 # The option that writes the screens' pictures anew has to be known before the tests are collected.
 pytest_plugins = ["tests.tui.screenshots"]
-
-_FOREIGN_PREFIXES = ("GIT_", "DSH_", "XDG_", "EMAIL", "LC_", "LANG", "SSH_", "EDITOR", "VISUAL", "PAGER")
 
 # Property tests draw the same examples in every run, so that a failure belongs to the change that shows it.
 settings.register_profile("repeatable", derandomize=True, deadline=None)
@@ -27,21 +26,13 @@ settings.load_profile("repeatable")
 @pytest.fixture(autouse=True)
 def isolated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A home folder of the test's own, and none of the caller's variables that Git or we read; the home."""
-    for name in list(os.environ):
-        if name.startswith(_FOREIGN_PREFIXES):
-            monkeypatch.delenv(name)
     home = tmp_path / "home"
     home.mkdir()
-    monkeypatch.setenv("HOME", str(home))
-    monkeypatch.setenv("TZ", "UTC")
-    monkeypatch.setenv("GIT_CONFIG_NOSYSTEM", "1")
-    for name, folder in (
-        ("CONFIG", ".config"),
-        ("CACHE", ".cache"),
-        ("STATE", ".local/state"),
-        ("DATA", ".local/share"),
-    ):
-        monkeypatch.setenv(f"XDG_{name}_HOME", str(home / folder))
+    variables = isolated_variables(home)
+    for name in set(os.environ) - set(variables):
+        monkeypatch.delenv(name)
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
     return home
 
 
