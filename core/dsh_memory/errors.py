@@ -9,6 +9,7 @@ MemoryFailure
 ├── ClearFailure             checkpoint-failed | clear-failed | commit-failed
 ├── MigrationFailure         migration-invalid-request | migration-read-failed | migration-failed
 ├── RollbackFailure          rollback-invalid-confirmation | -run-not-found | -not-applicable | -conflict | -failed
+├── RestoreFailure           restore-invalid-request | restore-version-not-found | restore-conflict
 ├── PreviewFailure           preview-invalid-request | -not-found | -expired | -apply-failed | live-memory-changed
 ├── SearchFailure            search-invalid-request | search-failed
 ├── ContextFailure           context-invalid-request | usage-invalid | context-failed
@@ -115,6 +116,14 @@ class RollbackFailure(MemoryFailure):
         "rollback-conflict": "Memory changed since that run: save outside edits with: dsh-memory save, "
         "or roll back the newer runs first.",
         "rollback-failed": "Nothing was rolled back. The reason is in the message.",
+    }
+
+
+class RestoreFailure(MemoryFailure):
+    codes: ClassVar[dict[str, str]] = {
+        "restore-invalid-request": "Give a record's path and the id of a commit, as its history lists them.",
+        "restore-version-not-found": "Look at the record's history; what was erased for good cannot come back.",
+        "restore-conflict": "Save outside edits with: dsh-memory save, then look again.",
     }
 
 

@@ -200,6 +200,19 @@ class MemoryService:
 
         return self._changed("write_record", change)
 
+    def restore_record(self, path: str, commit: str, *, expected_head: str | None = None) -> Envelope:
+        """Writes a record as it was at a commit of HEAD's history, as a journaled run; no step back in history."""
+
+        def change(repository: Repository) -> dict[str, Any]:
+            from dsh_memory.repository.restoring import restore_record
+
+            cache = self._remembered().records
+            return restore_record(
+                repository, self.clock, path, commit, expected_head=expected_head, cache=cache
+            )
+
+        return self._changed("restore_record", change)
+
     def _changed(self, name: str, change: Callable[[Repository], dict[str, Any]]) -> Envelope:
         def answer() -> dict[str, Any]:
             from dsh_memory.repository.opening import Repository

@@ -55,3 +55,6 @@ class FakeService(MemoryService):
 
     def write_record(self, path: str, old: bytes | None, new: bytes | None) -> Envelope:
         return self.call("write_record", (path, old, new))
+
+    def restore_record(self, path: str, commit: str, *, expected_head: str | None = None) -> Envelope:
+        return self.call("restore_record", (path, commit), expected_head=expected_head)

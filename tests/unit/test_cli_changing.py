@@ -155,6 +155,19 @@ def test_previews(filled: MemoryRepository) -> None:
     assert (code, envelope["value"]["removed"]) == (0, True)
 
 
+def test_restore(filled: MemoryRepository) -> None:
+    first, old = filled.head, filled.path("handbook/a.md").read_text()
+    filled.write("handbook/a.md", record("project/a", "three\n"))
+    filled.commit()
+    code, envelope, _ = run(filled, "restore", "handbook/a.md", first, "--yes")
+    assert (code, envelope["value"]["restoredCommit"]) == (0, first)
+    assert filled.path("handbook/a.md").read_text() == old
+    assert run(filled, "restore", "handbook/a.md", first)[0] == 2
+    code, envelope, narration = run(filled, "restore", "handbook/a.md", "0" * 40, "--yes")
+    assert (code, envelope["error"]["code"]) == (1, "restore-version-not-found")
+    assert "erased for good" in narration
+
+
 def test_migrate(filled: MemoryRepository) -> None:
     head = filled.head
     code, envelope, _ = run(filled, "migrate", "--dry-run")

@@ -101,6 +101,7 @@ class Draft:
         trailers.append(f"Memory-Operation: {self._operation}")
         if self.caller.agent:
             trailers.append(f"Memory-Agent: {_encoded(self.caller.agent)}")
+        trailers.append(f"Memory-Door: {_encoded(self.caller.door)}")
         if self._key:
             trailers.append(f"Idempotency-Key: {_encoded(self._key)}")
         subject = f"DPSK memory {self._operation}"

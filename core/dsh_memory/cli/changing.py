@@ -68,6 +68,17 @@ def discard_preview(call: Invocation) -> int:
     )
 
 
+def restore(call: Invocation) -> int:
+    """`dsh-memory restore PATH COMMIT`: brings back one version of a record, as a journaled run."""
+    path, commit = call.arguments.path, call.arguments.commit
+    return _change(
+        call,
+        confirmed_by="--yes",
+        plan=None if call.arguments.yes else lambda: call.inspector.restore_plan(path, commit),
+        act=lambda head: call.service.restore_record(path, commit, expected_head=head),
+    )
+
+
 def migrate(call: Invocation) -> int:
     """`dsh-memory migrate`: gives legacy records front matter, or with `--dry-run` says which."""
     dry_run = call.arguments.dry_run

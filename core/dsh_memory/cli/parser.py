@@ -134,6 +134,12 @@ def _add_changing(commands: Commands) -> None:
     rollback = commands.add("rollback", "changing:rollback", METHODS["memory.rollback"].summary)
     rollback.add_argument("run_id", metavar="RUN", help="the run's id, as `dsh-memory runs` lists it")
     _add_confirm(rollback, "ROLLBACK_MEMORY")
+    restore = commands.add(
+        "restore", "changing:restore", "Bring back one version of a record by a new commit"
+    )
+    restore.add_argument("path", metavar="PATH", help="the record's file, such as handbook/project.md")
+    restore.add_argument("commit", metavar="COMMIT", help="a commit of the record's history")
+    _add_yes(restore)
     migrate = commands.add("migrate", "changing:migrate", METHODS["memory.migrateLegacy"].summary)
     migrate.add_argument("--dry-run", action="store_true", help="only list what would be migrated")
     _add_yes(migrate)

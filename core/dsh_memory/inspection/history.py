@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
-from datetime import UTC, date, datetime, timedelta
+from datetime import date, timedelta
 from typing import Final
 
 from dsh_memory.inspection.values import ActivityDay, History, PathCommit
+from dsh_memory.records import Record, read_record
 from dsh_memory.repository.git import SealedGit
 from dsh_memory.repository.layout import PAYLOAD
+from dsh_memory.repository.objects import read_blobs
+from dsh_memory.repository.versions import commits_of_record, instant_of
 
 ACTIVITY_DAYS: Final = 84
 
@@ -47,7 +50,7 @@ def history_of(git: SealedGit, head: str | None) -> History:
     if head is None:
         return History(recoverable=False, first_commit_at=None, commit_count=0)
     times = [int(line.split()[0]) for line in git.run("rev-list", "--timestamp", head).splitlines()]
-    return History(recoverable=True, first_commit_at=_instant(min(times)), commit_count=len(times))
+    return History(recoverable=True, first_commit_at=instant_of(min(times)), commit_count=len(times))
 
 
 def activity_of(git: SealedGit, head: str | None, today: date) -> tuple[ActivityDay, ...]:
@@ -58,27 +61,43 @@ def activity_of(git: SealedGit, head: str | None, today: date) -> tuple[Activity
         since = f"--since={first.isoformat()}T00:00:00Z"
         for text in git.run(*_LOG, since, "--format=%ct", head, "--", *PAYLOAD).split(b"\0"):
             if text.strip():
-                commits[_instant(int(text)).date()] += 1
+                commits[instant_of(int(text)).date()] += 1
     days = (first + timedelta(days=number) for number in range(ACTIVITY_DAYS))
     return tuple(ActivityDay(day, commits[day]) for day in days)
 
 
-def commits_of_path(git: SealedGit, head: str | None, path: str, limit: int) -> tuple[PathCommit, ...]:
-    """The newest commits that touched one file, newest first; one git process."""
+def commits_of_path(
+    git: SealedGit, head: str | None, path: str, record_id: str | None, limit: int
+) -> tuple[PathCommit, ...]:
+    """The newest commits that touched one record, in the archive or out of it, newest first; one git process."""
     if head is None:
         return ()
-    output = git.run(*_LOG, f"--max-count={limit}", "--format=%H%x00%ct%x00%s%x00%an", head, "--", path)
-    texts = [piece.decode("utf-8", "replace") for piece in output.removesuffix(b"\0").split(b"\0")]
-    rows = zip(*[iter(texts)] * 4, strict=False)
+    found = commits_of_record(git, head, path, limit)
+    apart = {
+        blob: place
+        for each in found
+        if path not in each.blobs
+        for place, blob in each.blobs.items()
+        if blob is not None
+    }
+    # Another record may have lain at its other place.
+    same = {
+        blob
+        for blob, data in read_blobs(git, apart).items()
+        if isinstance(record := read_record(apart[blob], data), Record) and record.id == record_id
+    }
     return tuple(
-        PathCommit(commit.strip(), _instant(int(time)), subject, author)
-        for commit, time, subject, author in rows
+        PathCommit(
+            commit=each.commit,
+            committed_at=each.committed_at,
+            subject=each.subject,
+            author=each.author,
+            path=next((place for place, blob in each.blobs.items() if blob is not None), None),
+            version=None if record_id is None else each.version_of(record_id),
+            operation=each.trailer("Memory-Operation"),
+            agent=each.trailer("Memory-Agent"),
+            door=each.trailer("Memory-Door"),
+        )
+        for each in found
+        if path in each.blobs or not same.isdisjoint(each.blobs.values())
     )
-
-
-def _instant(seconds: int) -> datetime:
-    # A commit may claim any time at all.
-    try:
-        return datetime.fromtimestamp(seconds, UTC)
-    except (OverflowError, ValueError, OSError):
-        return datetime.fromtimestamp(0, UTC)

@@ -9,7 +9,7 @@ from datetime import datetime
 
 from dsh_memory.environment import Environment, utc_now
 from dsh_memory.errors import RepoUnavailable
-from dsh_memory.inspection import mending, overview, plans, previews, records, runs
+from dsh_memory.inspection import mending, overview, plans, previews, records, restoring, runs
 from dsh_memory.inspection.looking import look
 from dsh_memory.inspection.plan_values import (
     ApplyPlan,
@@ -17,6 +17,7 @@ from dsh_memory.inspection.plan_values import (
     DiscardPlan,
     MigratePlan,
     RecoverPlan,
+    RestorePlan,
     RollbackPlan,
     SavePlan,
 )
@@ -157,6 +158,11 @@ class Inspector:
         """What `dsh-memory save` would commit now."""
         with self._visit() as visit:
             return mending.save_plan(visit)
+
+    def restore_plan(self, path: str, commit: str) -> RestorePlan:
+        """What restoring one version of a record would do now; RestoreFailure for what is no version of it."""
+        with self._visit() as visit:
+            return restoring.restore_plan(visit, path, commit)
 
     @contextmanager
     def _visit(self) -> Iterator[Visit]:

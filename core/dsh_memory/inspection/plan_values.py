@@ -8,6 +8,7 @@ from typing import Literal
 from dsh_memory.inspection.values import (
     Count,
     FileChange,
+    FileDiff,
     PreviewRow,
     PreviewView,
     Refusal,
@@ -100,3 +101,12 @@ class SavePlan(Plan):
 
     files: tuple[FileChange, ...]
     problems: tuple[ReviewWarning, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RestorePlan(Plan):
+    """Bringing back one version of a record: `diff` is from the text of now to the one it would have."""
+
+    path: str
+    commit: str
+    diff: FileDiff

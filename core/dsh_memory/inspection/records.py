@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from hashlib import sha256
 
+from dsh_memory.api.mapping import memory_of
 from dsh_memory.errors import RepoUnavailable
 from dsh_memory.inspection.history import commits_of_path
 from dsh_memory.inspection.listing import NEVER_USED, entry_of, malformed_record
 from dsh_memory.inspection.looking import read_usage
-from dsh_memory.inspection.values import FieldText, RecordView, TopicMember, TopicView
+from dsh_memory.inspection.values import FieldText, MemoryFact, RecordView, TopicMember, TopicView
 from dsh_memory.inspection.visiting import Visit
 from dsh_memory.records import (
     MAX_RECORD_BYTES,
@@ -61,7 +62,8 @@ def record_view(visit: Visit, path: str, history_limit: int) -> RecordView:
         usage=usage.get(path, NEVER_USED),
         malformed=malformed_record(item) if isinstance(item, Malformed) else None,
         topic_key=topic_key(item) if isinstance(item, Record) else None,
-        history=commits_of_path(visit.repository.git, head.commit, path, history_limit),
+        history=commits_of_path(visit.repository.git, head.commit, path, entry.id, history_limit),
+        memory=_memory_fact(item) if isinstance(item, Record) else None,
     )
 
 
@@ -150,6 +152,30 @@ def _body(data: bytes, item: Record | Malformed) -> str:
         return item.text
     # A malformed record is shown as it stands, so that its fault can be seen.
     return data[:MAX_RECORD_BYTES].decode("utf-8", "replace")
+
+
+def _memory_fact(record: Record) -> MemoryFact | None:
+    memory = memory_of(record)
+    if not memory.api_written:
+        return None
+    return MemoryFact(
+        door=memory.door,
+        agent=memory.agent,
+        agent_instance=memory.agent_instance,
+        source=memory.source,
+        path=memory.path,
+        bucket=memory.bucket,
+        scope=memory.scope,
+        team=memory.team_id,
+        kind=memory.kind,
+        memory_type=memory.memory_type,
+        status=memory.status,
+        version=memory.version,
+        semantic_key=memory.semantic_key,
+        importance=memory.importance,
+        confidence=memory.confidence,
+        expires_at=memory.expires_at,
+    )
 
 
 def _provenance(metadata: Metadata) -> tuple[tuple[str, str], ...]:

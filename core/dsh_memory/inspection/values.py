@@ -188,12 +188,21 @@ class FieldText:
 
 @dataclass(frozen=True, slots=True)
 class PathCommit:
-    """A commit that touched one path."""
+    """A commit that touched one record; `path` is where it left the file, None where it removed it.
+
+    `version`, `operation`, `agent` and `door` are what a write of the memory API says of itself, None where other
+    hands made the commit. A commit with a `path` can be restored.
+    """
 
     commit: str
     committed_at: datetime
     subject: str
     author: str
+    path: str | None = None
+    version: int | None = None
+    operation: str | None = None
+    agent: str | None = None
+    door: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,11 +216,36 @@ class UsageFact:
 
 
 @dataclass(frozen=True, slots=True)
+class MemoryFact:
+    """What the memory API keeps of a record: through which door it came, from whom, and whom it is for.
+
+    `door` is rest, mcp or skill; `path` is the client's own, `expires_at` a day or an exact instant.
+    """
+
+    door: str | None
+    agent: str | None
+    agent_instance: str | None
+    source: str | None
+    path: str
+    bucket: str
+    scope: str | None
+    team: str | None
+    kind: str
+    memory_type: str
+    status: str
+    version: int
+    semantic_key: str | None
+    importance: float | None
+    confidence: float | None
+    expires_at: str | None
+
+
+@dataclass(frozen=True, slots=True)
 class RecordView:
     """One record file, whole; `body` is the text after the front matter, or the whole file when malformed.
 
     Bytes that are not UTF-8 stand in `body` as U+FFFD. `malformed` says why the front matter was refused.
-    `history` is newest first.
+    `history` is newest first. `memory` is None for a record that no client of the memory API wrote.
     """
 
     entry: RecordEntry
@@ -229,6 +263,7 @@ class RecordView:
     malformed: MalformedRecord | None
     topic_key: str | None
     history: tuple[PathCommit, ...]
+    memory: MemoryFact | None = None
 
 
 @dataclass(frozen=True, slots=True)
