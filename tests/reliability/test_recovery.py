@@ -265,6 +265,29 @@ def test_lock_that_a_process_has_open_stays(filled: MemoryRepository) -> None:
     assert_sound(filled)
 
 
+def test_lock_of_a_git_process_killed_under_a_change_goes_with_the_change(
+    filled: MemoryRepository, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lock = filled.root / ".git" / "refs" / "heads" / "main.lock"
+    shim = tmp_path / "bin" / "git"
+    shim.parent.mkdir()
+    shim.write_text(
+        f'#!/bin/sh\ncase "$*" in *" update-ref -m "*) : > "{lock}"; kill -KILL $$;; esac\n'
+        f'exec {shutil.which("git")} "$@"\n'
+    )
+    shim.chmod(0o700)
+    with monkeypatch.context() as patch, filled.open() as repo:
+        patch.setenv("PATH", f"{shim.parent}{os.pathsep}{os.environ['PATH']}")
+        with pytest.raises(MemoryFailure) as refused:
+            clear(repo, utc_now)
+    assert refused.value.detail == "git-killed"
+    assert not lock.exists()
+    with filled.open() as repo:
+        assert recover(repo, utc_now).did_nothing
+        assert clear(repo, utc_now)["alreadyEmpty"] is False
+    assert_sound(filled)
+
+
 # --- the origin's unfinished clear --------------------------------------------------------------
 
 

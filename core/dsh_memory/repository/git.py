@@ -97,12 +97,13 @@ def sealed_arguments(root: str, arguments: Sequence[str]) -> list[str]:
 class SealedGit:
     """Runs git on one root.
 
-    `spawned` counts the processes started; `overrides` are further `-c key=value` arguments, for what only the
-    repository's own config can name.
+    `spawned` counts the processes started, `killed` those that a signal ended; `overrides` are further `-c
+    key=value` arguments, for what only the repository's own config can name.
     """
 
     root: str
     spawned: int = field(default=0, init=False)
+    killed: int = field(default=0, init=False)
     overrides: tuple[str, ...] = field(default=(), init=False)
 
     def run(
@@ -123,6 +124,8 @@ class SealedGit:
             sealed_environment(self.root, extra_environment),
             stdin,
         )
+        if status < 0:
+            self.killed += 1
         if status not in accept:
             if _OWNERSHIP_WORDS in stderr:
                 raise RepoUnavailable(

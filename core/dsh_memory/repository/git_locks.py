@@ -44,6 +44,14 @@ def remove_dead_locks(repo: Repository, *, after_a_death: bool) -> tuple[list[st
     return removed, left
 
 
+def remove_locks_of_killed_git(repo: Repository) -> None:
+    """Removes what a git process of this operation left locked, where a signal ended one; the caller holds the
+    lock.
+    """
+    if repo.writing().killed:
+        remove_dead_locks(repo, after_a_death=True)
+
+
 def _is_ours(path: str) -> bool:
     try:
         with open(path, "rb") as file:

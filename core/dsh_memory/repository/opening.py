@@ -49,6 +49,7 @@ class Repository:
         self.git_dir = git_dir
         self.common_dir = common_dir
         self.object_format = object_format
+        self._writing = WritingGit(root.path)
 
     @classmethod
     def open(cls, environment: Environment) -> Self:
@@ -73,8 +74,8 @@ class Repository:
         return cls(environment, root, git, git_dir, common_dir, object_format)
 
     def writing(self) -> WritingGit:
-        """Git for the writes on the same root."""
-        return WritingGit(self.root.path)
+        """Git for the writes on the same root, the same one at every call."""
+        return self._writing
 
     def __enter__(self) -> Self:
         return self

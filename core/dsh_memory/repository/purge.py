@@ -21,6 +21,7 @@ from dsh_memory.environment import format_instant
 from dsh_memory.records.metadata import Record, read_record
 from dsh_memory.repository.failures import TransactionFailed, failing
 from dsh_memory.repository.finishing import finish, prepare_index
+from dsh_memory.repository.git_locks import remove_locks_of_killed_git
 from dsh_memory.repository.journal import LAST_RUN, RUNS_FOLDER, RunRecord, validate_run_id
 from dsh_memory.repository.lock import Clock, OperationLock
 from dsh_memory.repository.mutation import locked
@@ -101,6 +102,7 @@ class _Purge:
         self._private = os.path.join(repo.common_dir, REWRITING_NAME)
 
     def put_away(self) -> None:
+        remove_locks_of_killed_git(self._repo)
         shutil.rmtree(self._private, ignore_errors=True)
         if self._pending:
             self._workspace.close()

@@ -19,6 +19,7 @@ from dsh_memory.records.metadata import MAX_RECORD_BYTES
 from dsh_memory.repository.failures import TransactionFailed, failing, live_changed
 from dsh_memory.repository.finishing import finish, prepare_index, preserve
 from dsh_memory.repository.git import GitFailed, WritingGit
+from dsh_memory.repository.git_locks import remove_locks_of_killed_git
 from dsh_memory.repository.layout import Reader
 from dsh_memory.repository.lock import Clock, OperationLock
 from dsh_memory.repository.mutation import locked
@@ -124,6 +125,7 @@ class _Session:
 
     def put_away(self) -> None:
         """Removes the private folder, unless recovery still needs it."""
+        remove_locks_of_killed_git(self._repo)
         if self._pending:
             self._workspace.close()
             return

@@ -20,6 +20,7 @@ from dsh_memory.repository.content import RecordCache
 from dsh_memory.repository.failures import TransactionFailed, failing, live_changed
 from dsh_memory.repository.finishing import check_journal_places, finish, prepare_index, preserve
 from dsh_memory.repository.git import GitFailed, WritingGit
+from dsh_memory.repository.git_locks import remove_locks_of_killed_git
 from dsh_memory.repository.journal import LAST_RUN, RUNS_FOLDER, RunRecord
 from dsh_memory.repository.layout import Reader
 from dsh_memory.repository.lock import Clock, OperationLock
@@ -381,6 +382,7 @@ class Transaction:
             self.pending = self._lock.keep_run = True
 
     def _put_away(self) -> None:
+        remove_locks_of_killed_git(self.repo)
         if self.pending:
             self._workspace.close()
             return
