@@ -6,6 +6,8 @@ failure leaves nothing behind, and what stood there before stays.
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import json
 import os
 import shutil
@@ -35,6 +37,8 @@ MANIFEST_SUFFIX: Final = ".json"
 _BRANCH: Final = "refs/heads/main"
 _MAX_MANIFEST_BYTES: Final = 64 * 1024 * 1024
 _SIGNATURES: Final = (b"# v2 git bundle\n", b"# v3 git bundle\n")
+_PRIVATE_PREFIX: Final = ".dsh-memory-backup-"
+_FOLDER_FLAGS: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _CHECKED_FOR_LINKS: Final = (*PAYLOAD, *OPERATIONAL, "README.md", "scripts")
 
 
@@ -124,10 +128,18 @@ def import_backup(bundle: str, target: str, *, dry_run: bool = False) -> Import:
         os.mkdir(restored, 0o700)
         manifest = _restore(bundle, restored, described)
         if not dry_run:
-            # The empty folder is the claim on the name: a rename replaces it, and nothing else.
-            os.mkdir(target, 0o700)
-            os.rename(restored, target)
+            _take_name(restored, target)
         return Import(target, manifest, described is not None, dry_run)
+
+
+def _take_name(folder: str, target: str) -> None:
+    try:
+        # It replaces an empty folder, if somebody makes one meanwhile, and nothing else.
+        os.rename(folder, target)
+    except OSError as error:
+        if error.errno in (errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR):
+            raise BackupFailure("backup-target-exists", f"{target} exists already.") from None
+        raise
 
 
 def _check_destination(environment: Environment, bundle: str) -> None:
@@ -337,11 +349,40 @@ def _restrict(path: str) -> None:
 
 @contextmanager
 def _private_folder(parent: str) -> Iterator[str]:
-    folder = tempfile.mkdtemp(prefix=".dsh-memory-backup-", dir=parent)
+    """A new folder in `parent`, locked as long as it is used; those that dead processes left there go."""
+    for name in os.listdir(parent):
+        if name.startswith(_PRIVATE_PREFIX):
+            _remove_abandoned(os.path.join(parent, name))
+    while True:
+        folder = tempfile.mkdtemp(prefix=_PRIVATE_PREFIX, dir=parent)
+        descriptor = os.open(folder, _FOLDER_FLAGS)
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        # Another process may have taken it for abandoned before it was locked.
+        if os.path.isdir(folder):
+            break
+        os.close(descriptor)
     try:
         yield folder
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+        os.close(descriptor)
+
+
+def _remove_abandoned(folder: str) -> None:
+    try:
+        descriptor = os.open(folder, _FOLDER_FLAGS)
+    except OSError:
+        # Gone by now, or nothing that this program made.
+        return
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return
+    else:
+        if os.fstat(descriptor).st_uid == os.geteuid():
+            shutil.rmtree(folder, ignore_errors=True)
+    finally:
+        os.close(descriptor)
 
 
 @contextmanager

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import subprocess
@@ -230,3 +231,20 @@ def test_a_fresh_memory_can_be_exported_from_anywhere(
     monkeypatch.chdir("/")
     export_backup(environment, bundle, NOON)
     import_backup(bundle, str(tmp_path / "restored"))
+
+
+def test_what_dead_processes_left_beside_a_backup_goes_and_what_others_use_stays(
+    full: MemoryRepository, bundle: str
+) -> None:
+    beside = Path(bundle).parent
+    dead, used = beside / ".dsh-memory-backup-dead", beside / ".dsh-memory-backup-used"
+    for folder in (dead, used):
+        folder.mkdir(mode=0o700)
+        (folder / "bundle").write_bytes(b"half")
+    descriptor = os.open(used, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        export_backup(full.environment, bundle, NOON)
+    finally:
+        os.close(descriptor)
+    assert (dead.exists(), used.exists()) == (False, True)
