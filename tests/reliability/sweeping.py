@@ -1,0 +1,68 @@
+"""The frame of every sweep: learn the operations once, try points in parallel, gather what was lost."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from itertools import count
+from pathlib import Path
+from typing import TypeVar
+
+from tests.reliability.aftermath import Learned, learned
+from tests.reliability.figures import Figures
+from tests.reliability.operations import OPERATIONS
+from tests.reliability.scenes import Scene
+
+Case = TypeVar("Case")
+
+_SCENE_NUMBERS = count()
+
+
+@contextmanager
+def learned_operations(names: Iterable[str] = OPERATIONS) -> Iterator[list[Learned]]:
+    """The operations, each done once undisturbed; their templates go in the end."""
+    with tempfile.TemporaryDirectory(prefix="dsh-memory-sweep-") as folder:
+
+        def learn(name: str) -> Learned:
+            place = Path(folder, name)
+            place.mkdir()
+            return learned(OPERATIONS[name], place)
+
+        with _pool() as pool:
+            yield list(pool.map(learn, names))
+
+
+def tried(cases: Sequence[Case], attempt: Callable[[Case], None], *, workers: int | None = None) -> Figures:
+    """How many cases were tried, and what each lost that raised."""
+
+    def one(case: Case) -> str | None:
+        try:
+            attempt(case)
+        except AssertionError as lost:
+            return f"{case}: {lost}"
+        return None
+
+    with _pool(workers) as pool:
+        return Figures(len(cases), tuple(loss for loss in pool.map(one, cases) if loss is not None))
+
+
+@contextmanager
+def scene_of(facts: Learned) -> Iterator[Scene]:
+    """A fresh copy of an operation's template; it stays on disk where something was lost."""
+    scene = facts.template.copied_to(facts.template.folder.parent / f"scene-{next(_SCENE_NUMBERS)}")
+    yield scene
+    scene.remove()
+
+
+def sample(cases: Sequence[Case], most: int) -> Sequence[Case]:
+    """At most that many of the cases, evenly spread, the same each time; the last one is always among them."""
+    if len(cases) <= most:
+        return cases
+    return [cases[(number + 1) * len(cases) // most - 1] for number in range(most)]
+
+
+def _pool(workers: int | None = None) -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(workers or os.cpu_count())
