@@ -17,6 +17,7 @@ from dsh_memory.repository.layout import Root, open_folder
 CREATE_FLAGS = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 READ_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
+_FLUSH_ALL_ABOVE = 128
 _OPEN_FOLDERS = 64
 _RENAME_NOREPLACE = 1  # linux/fs.h
 _RENAME_EXCL = 4  # sys/stdio.h of macOS
@@ -60,7 +61,7 @@ class Folders:
             descriptor = open_folder(above, name, path)
         if len(self._open) >= _OPEN_FOLDERS:
             for old in [known for known in self._open if known and not path.startswith(known + "/")]:
-                self._forget(old)
+                os.close(self._open.pop(old))
         self._open[path] = descriptor
         return descriptor
 
@@ -74,7 +75,7 @@ class Folders:
         try:
             above = self.get(parent)
             for inner in [known for known in self._open if known == path or known.startswith(path + "/")]:
-                self._forget(inner)
+                os.close(self._open.pop(inner))
             os.rmdir(name, dir_fd=above)
         except FileNotFoundError:
             return True
@@ -88,6 +89,9 @@ class Folders:
 
     def flush(self) -> None:
         """Makes the changes of every changed folder durable."""
+        if flushes_at_once(len(self._changed)):
+            flush_file_system(self._open[""])
+            self._changed.clear()
         for path in sorted(self._changed):
             try:
                 os.fsync(self.get(path))
@@ -96,11 +100,18 @@ class Folders:
                 continue
         self._changed.clear()
 
-    def _forget(self, path: str) -> None:
-        if path in self._changed:
-            os.fsync(self._open[path])
-            self._changed.discard(path)
-        os.close(self._open.pop(path))
+
+def flushes_at_once(count: int) -> bool:
+    """Whether one flush of a file system is to be had and costs less than that many of single files or folders."""
+    return count > _FLUSH_ALL_ABOVE and _system_function("syncfs") is not None
+
+
+def flush_file_system(descriptor: int) -> None:
+    """Makes all that was written to the file system of an open file durable; raises OSError where it cannot."""
+    call = _system_function("syncfs")
+    if call is None or call(descriptor) != 0:
+        number = errno.ENOSYS if call is None else ctypes.get_errno()
+        raise OSError(number, os.strerror(number))
 
 
 def rename_exclusive(source_folder: int, source: str, target_folder: int, target: str) -> bool:
@@ -150,10 +161,13 @@ def _remove_folder(above: int, name: str, path: str) -> None:
 
 def _renameat_exclusive(source_folder: int, source: str, target_folder: int, target: str) -> bool | None:
     """The system's own call, None where it or the file system knows none."""
-    call = _system_call()
+    name, flag = ("renameat2", _RENAME_NOREPLACE)
+    if sys.platform == "darwin":
+        name, flag = ("renameatx_np", _RENAME_EXCL)
+    call = _system_function(name)
     if call is None:
         return None
-    while call(source_folder, os.fsencode(source), target_folder, os.fsencode(target)) != 0:
+    while call(source_folder, os.fsencode(source), target_folder, os.fsencode(target), flag) != 0:
         number = ctypes.get_errno()
         if number == errno.EEXIST:
             return False
@@ -165,9 +179,6 @@ def _renameat_exclusive(source_folder: int, source: str, target_folder: int, tar
 
 
 @cache
-def _system_call() -> Callable[[int, bytes, int, bytes], int] | None:
-    name, flag = ("renameat2", _RENAME_NOREPLACE)
-    if sys.platform == "darwin":
-        name, flag = ("renameatx_np", _RENAME_EXCL)
-    call = getattr(ctypes.CDLL(None, use_errno=True), name, None)
-    return None if call is None else lambda *places: int(call(*places, flag))
+def _system_function(name: str) -> Callable[..., int] | None:
+    function: Callable[..., int] | None = getattr(ctypes.CDLL(None, use_errno=True), name, None)
+    return function

@@ -9,9 +9,10 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from typing import NamedTuple
 
 from dsh_memory.repository.git import OWN_IDENTITY, GitFailed, SealedGit, WritingGit
@@ -21,6 +22,7 @@ FILE_MODE = "100644"
 EXECUTABLE_MODE = "100755"
 FILE_MODES = (FILE_MODE, EXECUTABLE_MODE)
 
+_PIECE = 1 << 20
 _CRASH_REPORT = re.compile(r"fast_import_crash_[0-9]+")
 
 
@@ -43,24 +45,28 @@ class BlobHasher:
     """Blob ids of one object format, of bytes or of an open file."""
 
     def __init__(self, object_format: str) -> None:
-        self._format = object_format
+        # Git's own choice of hash, not ours: names of content, no secret rests on them.
+        self._new: Callable[[bytes], hashlib._Hash] = partial(
+            getattr(hashlib, object_format), usedforsecurity=False
+        )
 
     def of(self, data: bytes) -> str:
         """The id of the blob that holds `data`."""
-        return self._new(len(data), data).hexdigest()
+        return self._new(b"blob %d\0%b" % (len(data), data)).hexdigest()
 
     def of_file(self, descriptor: int) -> str:
         """The id of the blob of an open file's content, read in pieces from its start."""
-        digest = self._new(os.fstat(descriptor).st_size)
-        os.lseek(descriptor, 0, os.SEEK_SET)
-        while piece := os.read(descriptor, 1 << 20):
+        size = os.fstat(descriptor).st_size
+        if size < _PIECE:
+            data = os.pread(descriptor, size + 1, 0)
+            if len(data) == size:
+                return self.of(data)
+        digest = self._new(b"blob %d\0" % size)
+        position = 0
+        while piece := os.pread(descriptor, _PIECE, position):
             digest.update(piece)
+            position += len(piece)
         return digest.hexdigest()
-
-    def _new(self, size: int, data: bytes = b"") -> hashlib._Hash:
-        header = b"blob %d\0" % size
-        # Git's own choice of hash, not ours: names of content, no secret rests on them.
-        return hashlib.new(self._format, header + data, usedforsecurity=False)
 
 
 def null_id(object_format: str) -> str:
@@ -156,20 +162,18 @@ def read_blobs(git: SealedGit, blobs: Iterable[str]) -> dict[str, bytes]:
     wanted = sorted(set(blobs))
     if not wanted:
         return {}
-    answer = memoryview(
-        git.run("cat-file", "--batch", stdin="".join(f"{blob}\n" for blob in wanted).encode())
+    answer = git.run(
+        "cat-file", "--batch", "--buffer", stdin="".join(f"{blob}\n" for blob in wanted).encode()
     )
     found: dict[str, bytes] = {}
     position = 0
     for blob in wanted:
-        line_end = position
-        while answer[line_end] != 0x0A:
-            line_end += 1
-        words = bytes(answer[position:line_end]).split()
+        line_end = answer.index(b"\n", position)
+        words = answer[position:line_end].split()
         if len(words) != 3 or words[1] != b"blob":
             raise GitFailed(("cat-file",), 0, b"object missing: " + blob.encode())
         start, size = line_end + 1, int(words[2])
-        found[blob] = bytes(answer[start : start + size])
+        found[blob] = answer[start : start + size]
         position = start + size + 1
     return found
 
@@ -180,10 +184,10 @@ def payload_of(git: SealedGit, commit: str) -> dict[str, Entry]:
         "ls-tree", "-r", "-z", "--full-tree", "--end-of-options", f"{commit}^{{commit}}", *PAYLOAD
     )
     entries: dict[str, Entry] = {}
-    for line in answer.split(b"\0")[:-1]:
-        facts, _, path = line.partition(b"\t")
-        mode, _, blob = facts.decode("ascii").split()
-        entries[os.fsdecode(path)] = Entry(mode, blob)
+    for line in os.fsdecode(answer).split("\0")[:-1]:
+        facts, _, path = line.partition("\t")
+        mode, _, blob = facts.split(" ")
+        entries[path] = Entry(mode, blob)
     return entries
 
 

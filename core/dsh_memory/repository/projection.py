@@ -10,21 +10,26 @@ from __future__ import annotations
 import errno
 import os
 import stat
-import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from dsh_memory.errors import UnsafeLayout
-from dsh_memory.repository.descriptors import CREATE_FLAGS, READ_FLAGS, Folders, rename_exclusive
+from dsh_memory.repository.descriptors import (
+    CREATE_FLAGS,
+    READ_FLAGS,
+    Folders,
+    flush_file_system,
+    flushes_at_once,
+    rename_exclusive,
+)
 from dsh_memory.repository.layout import RECORD_FOLDERS, Root
 from dsh_memory.repository.lock import write_all
 from dsh_memory.repository.objects import EXECUTABLE_MODE, FILE_MODE, BlobHasher, Entry
 from dsh_memory.repository.phases import reached
 from dsh_memory.repository.plan import FileChange
 
-# Over this many files one flush of everything costs less than one for each.
-_FLUSH_ALL_ABOVE = 128
 # What stands for a folder, link or special file that outside hands put at a file's place: it equals no
 # entry of Git.
 _NO_FILE = Entry("none", "")
@@ -82,39 +87,40 @@ class Projection:
     def stage(self, contents: Mapping[str, bytes]) -> None:
         """Writes every new file that `contents` has the bytes of into the private folder, with its mode,
         durably."""
-        added = sum(change.after is not None for change in self._changes)
-        flush_each = added <= _FLUSH_ALL_ABOVE or not sys.platform.startswith("linux")
-        for number, change in enumerate(self._changes):
-            if change.after is None or change.after.blob not in contents or self._exists(_new(number)):
+        staged = set(os.listdir(self._folder))
+        at_once = flushes_at_once(sum(change.after is not None for change in self._changes))
+        for number, change, status in self._standing():
+            name = _new(number)
+            if change.after is None or change.after.blob not in contents or name in staged:
                 continue
-            mode = self._mode(change)
-            descriptor = os.open(_new(number), CREATE_FLAGS, mode, dir_fd=self._folder)
+            mode = _mode(change.after, status)
+            descriptor = os.open(name, CREATE_FLAGS, mode, dir_fd=self._folder)
             try:
                 os.fchmod(descriptor, mode)
                 write_all(descriptor, contents[change.after.blob])
-                if flush_each:
+                if not at_once:
                     os.fsync(descriptor)
             finally:
                 os.close(descriptor)
-        if not flush_each:
-            os.sync()
+        if at_once:
+            flush_file_system(self._folder)
         os.fsync(self._folder)
 
     def unstaged(self) -> list[str]:
         """The blobs that `stage` needs the bytes of, after a dead process put some files in place already."""
+        staged = set(os.listdir(self._folder))
         return [
             change.after.blob
             for number, change in enumerate(self._changes)
             if change.after is not None
-            and not self._exists(_new(number))
+            and _new(number) not in staged
             and self._live_entry(change.path) != change.after
         ]
 
     def changed_since(self, signatures: Mapping[str, Signature]) -> str | None:
         """The first path that is no longer what was captured (a path without a signature was absent), or
         None."""
-        for change in self._changes:
-            status = self._lstat(change.path)
+        for _, change, status in self._standing():
             # A folder that a file is to replace is gone by then; what else is in it keeps it from going.
             found = None if status is None or stat.S_ISDIR(status.st_mode) else Signature.of(status)
             if found != signatures.get(change.path):
@@ -199,18 +205,20 @@ class Projection:
             self.outcome.left.append(path)
 
     def _remove_empty_folders(self, paths: Iterable[str]) -> None:
-        candidates = {path.rpartition("/")[0] for path in paths}
-        while candidates:
-            deepest = max(candidates, key=lambda path: path.count("/"))
-            candidates.remove(deepest)
-            # The payload's own folders stay, empty or not.
-            if deepest and deepest not in RECORD_FOLDERS and self._folders.remove_if_empty(deepest):
-                candidates.add(deepest.rpartition("/")[0])
+        levels: dict[int, set[str]] = {}
+        for folder in {path.rpartition("/")[0] for path in paths}:
+            levels.setdefault(folder.count("/"), set()).add(folder)
+        for depth in range(max(levels, default=-1), -1, -1):
+            for folder in levels.get(depth, ()):
+                # The payload's own folders stay, empty or not.
+                if folder and folder not in RECORD_FOLDERS and self._folders.remove_if_empty(folder):
+                    levels.setdefault(depth - 1, set()).add(folder.rpartition("/")[0])
 
     def _look_again(self) -> None:
+        names = set(os.listdir(self._folder))
         for number, change in enumerate(self._changes):
             name = _old(number)
-            entry = self._entry(self._folder, name)
+            entry = self._entry(self._folder, name) if name in names else None
             if entry is None:
                 continue
             live = None if entry in (change.before, change.after) else self._live_entry(change.path)
@@ -230,21 +238,19 @@ class Projection:
 
     # --- looking ----------------------------------------------------------------------------------
 
-    def _mode(self, change: FileChange) -> int:
-        """The permissions of the new file: those of the one it replaces, else 0600; executable as Git
-        says."""
-        status = self._lstat(change.path)
-        mode = status.st_mode & 0o777 if status is not None and stat.S_ISREG(status.st_mode) else 0o600
-        if change.after is not None and change.after.mode == EXECUTABLE_MODE:
-            return mode | (mode & 0o444) >> 2
-        return mode & ~0o111
-
-    def _lstat(self, path: str) -> os.stat_result | None:
-        parent, _, name = path.rpartition("/")
-        try:
-            return os.stat(name, dir_fd=self._folders.get(parent), follow_symlinks=False)
-        except (FileNotFoundError, UnsafeLayout):
-            return None
+    def _standing(self) -> Iterator[tuple[int, FileChange, os.stat_result | None]]:
+        """Every change with what stands at its path now; a folder is asked for once for all that is in it."""
+        parent, folder = "", self._folders.get("")
+        for number, change in enumerate(self._changes):
+            above, _, name = change.path.rpartition("/")
+            status = None
+            with suppress(FileNotFoundError, UnsafeLayout):
+                if above != parent:
+                    parent, folder = above, -1
+                    folder = self._folders.get(above)
+                if folder >= 0:
+                    status = os.stat(name, dir_fd=folder, follow_symlinks=False)
+            yield number, change, status
 
     def _live_entry(self, path: str) -> Entry | None:
         parent, _, name = path.rpartition("/")
@@ -277,6 +283,14 @@ class Projection:
         except FileNotFoundError:
             return False
         return True
+
+
+def _mode(after: Entry, replaced: os.stat_result | None) -> int:
+    """The permissions of the new file: those of the one it replaces, else 0600; executable as Git says."""
+    mode = replaced.st_mode & 0o777 if replaced is not None and stat.S_ISREG(replaced.st_mode) else 0o600
+    if after.mode == EXECUTABLE_MODE:
+        return mode | (mode & 0o444) >> 2
+    return mode & ~0o111
 
 
 def _old(number: int) -> str:

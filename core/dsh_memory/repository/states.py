@@ -25,9 +25,9 @@ def overlaid(payload: Payload, changes: Mapping[str, Entry | None]) -> dict[str,
 
 def difference(before: Payload, after: Payload) -> dict[str, Entry | None]:
     """What makes `after` of `before`, in the order of paths; None deletes."""
-    return {
-        path: after.get(path) for path in sorted({*before, *after}) if before.get(path) != after.get(path)
-    }
+    changed = [path for path, entry in before.items() if after.get(path) != entry]
+    changed += after.keys() - before.keys()
+    return {path: after.get(path) for path in sorted(changed)}
 
 
 def file_changes(before: Payload, after: Payload) -> tuple[FileChange, ...]:

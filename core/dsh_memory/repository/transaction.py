@@ -251,7 +251,10 @@ class Transaction:
         for path, (first, *_) in self._index.items():
             if first.mode not in FILE_MODES or not (scope is None or path in scope):
                 continue
-            others = (self.view.committed.get(path), self.live(path), found.get(path))
+            committed = self.view.committed.get(path)
+            if committed is not None and committed.blob == first.blob:
+                continue
+            others = (self.live(path), found.get(path))
             if first.blob not in (empty, *(other.blob for other in others if other is not None)):
                 staged[path] = Entry(first.mode, first.blob)
         return staged
@@ -339,8 +342,9 @@ class Transaction:
             # guard: recheck-before-moving
             path = projection.changed_since(
                 {
-                    path: Signature(live.inode, live.size, live.mtime_ns, live.ctime_ns)
-                    for path, live in self.view.files.items()
+                    change.path: Signature(live.inode, live.size, live.mtime_ns, live.ctime_ns)
+                    for change in plan.files
+                    if (live := self.view.files.get(change.path)) is not None
                 }
             )
             if path is not None:
