@@ -6,8 +6,7 @@ from typing import Any
 
 from dsh_memory.errors import InterruptedRun, MigrationFailure
 from dsh_memory.records.legacy import generated_header
-from dsh_memory.records.metadata import Record, read_record
-from dsh_memory.repository.content import RecordCache, is_record_path
+from dsh_memory.repository.content import RecordCache
 from dsh_memory.repository.failures import TransactionFailed, failing
 from dsh_memory.repository.journal import Journal, RunRecord, new_run_id
 from dsh_memory.repository.legacy_dates import legacy_dates
@@ -44,7 +43,7 @@ def migrate_legacy(
 
 
 def _migrate(changing: Transaction) -> dict[str, Any]:
-    legacy = _legacy_bytes(changing)
+    legacy = changing.read_live(changing.view.legacy)
     if not legacy:
         return _value(0, None)
     view = changing.view
@@ -69,18 +68,6 @@ def _migrate(changing: Transaction) -> dict[str, Any]:
         run_id=changing.run_id, operation="migrate", status="applied", staging_digest=digest_of(migrated)
     )
     return _value(len(legacy), changing.apply(change, run))
-
-
-def _legacy_bytes(changing: Transaction) -> dict[str, bytes]:
-    """The bytes of every live record file without front matter, by path."""
-    candidates = sorted(filter(is_record_path, changing.view.files))
-    found = changing.read_live(candidates)
-    records = {path: read_record(path, data) for path, data in found.items()}
-    return {
-        path: found[path]
-        for path, record in records.items()
-        if isinstance(record, Record) and record.is_legacy
-    }
 
 
 def _value(count: int, applied: Applied | None) -> dict[str, Any]:

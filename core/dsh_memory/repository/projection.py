@@ -88,11 +88,15 @@ class Projection:
         """Writes every new file that `contents` has the bytes of into the private folder, with its mode,
         durably."""
         staged = set(os.listdir(self._folder))
-        at_once = flushes_at_once(sum(change.after is not None for change in self._changes))
-        for number, change, status in self._standing():
+        due = [
+            (number, change)
+            for number, change in enumerate(self._changes)
+            if change.after is not None and change.after.blob in contents and _new(number) not in staged
+        ]
+        at_once = flushes_at_once(len(due))
+        for number, change, status in self._standing(due):
+            assert change.after is not None  # noqa: S101
             name = _new(number)
-            if change.after is None or change.after.blob not in contents or name in staged:
-                continue
             mode = _mode(change.after, status)
             descriptor = os.open(name, CREATE_FLAGS, mode, dir_fd=self._folder)
             try:
@@ -120,7 +124,7 @@ class Projection:
     def changed_since(self, signatures: Mapping[str, Signature]) -> str | None:
         """The first path that is no longer what was captured (a path without a signature was absent), or
         None."""
-        for _, change, status in self._standing():
+        for _, change, status in self._standing(enumerate(self._changes)):
             # A folder that a file is to replace is gone by then; what else is in it keeps it from going.
             found = None if status is None or stat.S_ISDIR(status.st_mode) else Signature.of(status)
             if found != signatures.get(change.path):
@@ -238,10 +242,12 @@ class Projection:
 
     # --- looking ----------------------------------------------------------------------------------
 
-    def _standing(self) -> Iterator[tuple[int, FileChange, os.stat_result | None]]:
-        """Every change with what stands at its path now; a folder is asked for once for all that is in it."""
+    def _standing(
+        self, changes: Iterable[tuple[int, FileChange]]
+    ) -> Iterator[tuple[int, FileChange, os.stat_result | None]]:
+        """The changes with what stands at their paths now; a folder is asked for once for all that is in it."""
         parent, folder = "", self._folders.get("")
-        for number, change in enumerate(self._changes):
+        for number, change in changes:
             above, _, name = change.path.rpartition("/")
             status = None
             with suppress(FileNotFoundError, UnsafeLayout):

@@ -60,8 +60,8 @@ class PayloadView:
     """The worktree's payload and HEAD's.
 
     `blobs` are the ids of the live files' bytes; `dirty` are the paths whose live bytes or executable bit
-    differ from HEAD's, missing and unreadable ones included. `unreadable` are files and folders that could
-    not be read.
+    differ from HEAD's, missing and unreadable ones included. `legacy` are the records without front matter.
+    `unreadable` are files and folders that could not be read.
     """
 
     head: Head
@@ -69,6 +69,7 @@ class PayloadView:
     blobs: dict[str, str]
     committed: dict[str, Entry]
     dirty: frozenset[str]
+    legacy: tuple[str, ...]
     unreadable: tuple[str, ...]
 
     @property
@@ -117,10 +118,11 @@ def read_head(repo: Repository) -> Head:
 def read_index(repo: Repository) -> dict[str, list[IndexEntry]]:
     """The payload's entries in Git's index by path, through one git process; several only in a conflict."""
     entries: dict[str, list[IndexEntry]] = {}
-    for line in repo.git.run("ls-files", "-s", "-v", "-z", "--", *PAYLOAD).split(b"\0")[:-1]:
-        facts, _, path = line.partition(b"\t")
-        tag, mode, blob, stage = facts.decode("ascii").split(" ")
-        entries.setdefault(os.fsdecode(path), []).append(IndexEntry(mode, blob, int(stage), tag))
+    answer = os.fsdecode(repo.git.run("ls-files", "-s", "-v", "-z", "--", *PAYLOAD))
+    for line in answer.split("\0")[:-1]:
+        facts, _, path = line.partition("\t")
+        tag, mode, blob, stage = facts.split(" ")
+        entries.setdefault(path, []).append(IndexEntry(mode, blob, int(stage), tag))
     return entries
 
 
@@ -258,7 +260,7 @@ def _survey_live(head: Head, committed: dict[str, Entry], scan: Scan, contents: 
         head,
         view.data_file_count,
         view.dirty,
-        tuple(sorted(content.live.path for content in contents if content.kind is Kind.LEGACY)),
+        view.legacy,
         _malformed(scan, contents),
         "worktree",
     )
@@ -331,7 +333,13 @@ def _view(head: Head, committed: dict[str, Entry], scan: Scan, contents: dict[st
             dirty.add(path)
     unreadable = [path for path, content in contents.items() if not content.readable]
     return PayloadView(
-        head, files, blobs, committed, frozenset(dirty), tuple(sorted((*scan.unreadable, *unreadable)))
+        head,
+        files,
+        blobs,
+        committed,
+        frozenset(dirty),
+        tuple(sorted(path for path, content in contents.items() if content.kind is Kind.LEGACY)),
+        tuple(sorted((*scan.unreadable, *unreadable))),
     )
 
 
