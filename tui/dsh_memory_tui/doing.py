@@ -26,7 +26,7 @@ class Doing:
 
     @property
     def _free(self) -> bool:
-        # guard: read-only
+        # guard: acts-need-a-free-screen
         return not self._app.read_only and len(self._app.screen_stack) == 1
 
     def act_wanted(self, kind: str, params: dict[str, Any]) -> None:
@@ -47,7 +47,7 @@ class Doing:
             if message.failure is not None:
                 self._app.show_failure(kind.title, message.failure)
             return
-        # guard: no-second-dialog
+        # guard: no-dialog-over-a-dialog
         if not self._free:
             return
         plan = message.plan

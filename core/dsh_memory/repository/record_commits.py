@@ -12,6 +12,7 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
+from types import TracebackType
 from typing import Final
 
 from dsh_memory.errors import MemoryFailure
@@ -94,6 +95,7 @@ class RecordWriter:
         with failing("ready"), ExitStack() as stack:
             workspace = Workspace(self._repo, self._lock.run.run_id, create=True)
             session = _Session(self._repo, self._git, self._lock, self._clock, self._hasher, workspace)
+            stack.push(session.outlive)
             stack.callback(session.put_away)
             workspace.write(RUN_NAME, self._lock.run.to_bytes())
             stack.enter_context(workspace.index_locked())
@@ -132,6 +134,15 @@ class _Session:
         if self._imported and not self._moved:
             drop_private_ref(self._git, self._run_id)
         self._workspace.remove()
+
+    def outlive(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> bool:
+        """Whether the writes stand in spite of that error: then the next change sweeps what was not put away."""
+        if not self._moved or not isinstance(error, (GitFailed, OSError, MemoryFailure)):
+            return False
+        self._lock.keep_run = True
+        return True
 
     def commit(self, writes: Sequence[FileWrite], refresh: bool) -> list[str]:
         head, branch = self._where()
@@ -293,13 +304,13 @@ class _Session:
 
     def _move(self, plan: Plan, projection: Projection, found: Mapping[str, _Found], identity: str) -> None:
         with failing("stage"):
-            # guard: recheck-before-moving
+            # guard: recheck-record-before-moving
             signatures = {path: each.signature for path, each in found.items() if each.signature is not None}
             path = projection.changed_since(signatures)
             if path is not None:
                 raise live_changed("stage", path)
             self._lock.check_still_held()
-            # guard: head-still-names-the-branch
+            # guard: head-still-names-the-records-branch
             if branch_of_head(self._repo.git) != plan.branch:
                 raise TransactionFailed("stage", "head-moved", "Another branch was checked out meanwhile.")
         with failing("commit"):

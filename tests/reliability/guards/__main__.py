@@ -1,0 +1,96 @@
+"""`python -m tests.reliability.guards [--only NAME ...] [--notes FILE]`: breaks each marked check and looks for a
+test that fails.
+
+First all fast tests run once, to learn which of them come to which check (with `--notes`, kept in a file for the
+next time). Then each check is broken in a copy of its own, and the tests that come to it run until one fails. It
+takes about a quarter of a minute a check. Ends with 1 where a check can go without a failing test.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import sys
+import tempfile
+from pathlib import Path
+
+from tests.reliability.guards.breaking import broken
+from tests.reliability.guards.markers import Marker, find_markers
+from tests.reliability.guards.meetings import copy_project, read_notes, run_tests, write_notes_into
+
+#: So many tests of a check run first: where one of them fails, as mostly, the rest need not be loaded.
+_FIRST = 40
+
+
+def main() -> int:
+    """Prints one line a check, and those without a failing test at the end."""
+    parser = argparse.ArgumentParser(prog="python -m tests.reliability.guards", description=__doc__)
+    parser.add_argument("--only", nargs="+", metavar="NAME", help="only these checks")
+    parser.add_argument(
+        "--notes", type=Path, metavar="FILE", help="where to keep which tests come to which check"
+    )
+    chosen = parser.parse_args()
+    markers = [each for each in find_markers() if not chosen.only or each.name in chosen.only]
+    with tempfile.TemporaryDirectory(prefix="dsh-memory-guards-") as folder:
+        place = Path(folder)
+        place.chmod(0o755)
+        tests_of = _tests_by_check(place / "notes", chosen.notes)
+        sound = place / "sound"
+        copy_project(sound)
+        left = [marker for marker in markers if not _is_missed(marker, sound, tests_of.get(marker.name, []))]
+    print(f"{len(markers)} checks broken, {len(markers) - len(left)} missed by a test")
+    for marker in left:
+        print(f"no failing test: {marker.name} ({marker.file}:{marker.line})", file=sys.stderr)
+    return 1 if left else 0
+
+
+def _tests_by_check(copy: Path, kept: Path | None) -> dict[str, list[str]]:
+    if kept is not None and kept.exists():
+        loaded: dict[str, list[str]] = json.loads(kept.read_text())
+        return loaded
+    copy_project(copy)
+    folder = write_notes_into(copy, find_markers())
+    status, said = run_tests(copy, ["-n", "2", "--dist", "loadfile"])
+    print(f"tests with notes ended with {status}: {said.splitlines()[-1:]}", flush=True)
+    tests_of = read_notes(folder)
+    shutil.rmtree(copy)
+    if kept is not None:
+        kept.write_text(json.dumps(tests_of))
+    return tests_of
+
+
+def _is_missed(marker: Marker, copy: Path, tests: list[str]) -> bool:
+    """Whether some test fails without the check, and passes with it."""
+    path = copy / marker.file
+    source = path.read_text()
+    answer = "no test comes to it"
+    for part in (tests[:_FIRST], tests[_FIRST:]):
+        if not part:
+            continue
+        _write(path, broken(source, marker))
+        try:
+            status, answer = run_tests(copy, ["-x", "--timeout", "60"], part)
+        finally:
+            _write(path, source)
+        failed = [
+            line.split(" ")[1] for line in answer.splitlines() if line.startswith(("FAILED ", "ERROR "))
+        ]
+        if status not in (0, 1):
+            answer = f"pytest ended with {status}: {answer}"
+        elif failed and run_tests(copy, ["-x"], failed[:1])[0] == 0:
+            print(f"{marker.name}: {failed[0]}", flush=True)
+            return True
+    print(f"{marker.name}: NOT MISSED by {len(tests)} tests: {answer[-300:]}", flush=True)
+    return False
+
+
+def _write(path: Path, source: str) -> None:
+    path.write_text(source)
+    # Two texts of one length and second look the same to the import system.
+    for compiled in path.parent.glob(f"__pycache__/{path.stem}.*.pyc"):
+        compiled.unlink()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
