@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import date, datetime
@@ -12,7 +11,7 @@ from dsh_memory.environment import Environment
 from dsh_memory.errors import ContextFailure
 from dsh_memory.records.legacy import generated_header
 from dsh_memory.records.metadata import SCHEMA_VERSION, Malformed, Record
-from dsh_memory.repository.catalog import Catalog
+from dsh_memory.repository.catalog import keep_contents, recall_contents
 from dsh_memory.repository.content import RecordCache
 from dsh_memory.repository.journal import DEFAULT_LIMIT, Journal, JournalMemo, RunRecord
 from dsh_memory.repository.legacy_dates import legacy_dates
@@ -41,8 +40,6 @@ T = TypeVar("T")
 
 _SEARCH_LIMIT = 20
 _CONTEXT_LIMIT = 10
-# Reading fewer files anew takes less than writing the catalog of a large memory.
-_WORTH_KEEPING = 200
 
 
 @dataclass(slots=True)
@@ -53,7 +50,6 @@ class Memo:
     runs: JournalMemo = field(default_factory=JournalMemo)
     previews: PreviewMemo = field(default_factory=PreviewMemo)
     index: RecordIndex | None = None
-    preloaded: bool = False
     read_all: bool = False
 
 
@@ -84,23 +80,10 @@ class Call:
 
     def survey(self) -> Survey:
         """The payload as status and health count it."""
-        self._catalog()
+        recall_contents(self.repository, self.memo.records)
         found = survey(self.repository, self.now, self.memo.records)
-        self._keep_contents()
+        keep_contents(self.repository, self.memo.records)
         return found
-
-    def _keep_contents(self) -> None:
-        if self.memo.records.read_anew >= _WORTH_KEEPING:
-            self._catalog().store(self.memo.records.contents())
-
-    def _catalog(self) -> Catalog:
-        repository = self.repository
-        root = os.fstat(repository.root.descriptor)
-        catalog = Catalog(repository.environment.cache_dir, root, repository.object_format)
-        if not self.memo.preloaded:
-            self.memo.preloaded = True
-            self.memo.records.preload(catalog.load())
-        return catalog
 
     def records(self) -> RecordSet:
         """All records, expired ones included."""
@@ -125,7 +108,7 @@ class Call:
     ) -> Consulted[T] | None:
         """The same for a process that asks for the first time: of the files only those are read that are answered."""
         repository, cache = self.repository, self.memo.records
-        self._catalog()
+        recall_contents(repository, cache)
 
         def from_worktree() -> Consulted[T] | None:
             with PayloadContents(repository, cache) as contents:
@@ -140,6 +123,13 @@ class Call:
             # A file that was to be answered is gone by now: read all as it is.
             return None
 
+    def warm(self) -> None:
+        """Read all records and make the index of the scope that a search has unless told otherwise."""
+        if self.memo.index is None:
+            self.memo.index = RecordIndex(self.environment.cache_dir)
+        self.memo.read_all = True
+        self.consult(SCOPES["active"], lambda _corpus: None)
+
     def keep_index(self) -> None:
         """For a process about to end: leave the next one an index, where that makes it much faster."""
         if self.memo.index is None or not self.memo.read_all:
@@ -147,7 +137,7 @@ class Call:
         found = self.records()
         if self.memo.index.is_worth_building(found.records, found.blobs):
             self.memo.index.build(found.records, found.blobs)
-        self._keep_contents()
+        keep_contents(self.repository, self.memo.records)
 
     def pending_previews(self) -> tuple[Preview, ...]:
         """Pending previews, newest first."""

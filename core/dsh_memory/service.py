@@ -18,6 +18,7 @@ from dsh_memory.errors import MemoryFailure, failure_of
 
 if TYPE_CHECKING:
     from dsh_memory.answers import Memo
+    from dsh_memory.repository.content import RecordCache
     from dsh_memory.repository.opening import Repository
 
 _log = logging.getLogger("dsh_memory")
@@ -136,6 +137,22 @@ class MemoryService:
     ) -> Envelope:
         """`memory.context({query, limit, scope})`"""
         return self.call("memory.context", {"query": query, "limit": limit, "scope": scope})
+
+    @property
+    def records(self) -> RecordCache:
+        """What is remembered of record files; an inspector beside this service may share it."""
+        return self._remembered().records
+
+    def warm(self) -> None:
+        """For a long-lived process: read what a search needs, so that the first one is as fast as any.
+
+        Raises MemoryFailure, as the search would answer it.
+        """
+        from dsh_memory.answers import Call
+        from dsh_memory.repository.opening import Repository
+
+        with Repository.open(self.environment) as repository:
+            Call(repository, self.clock(), self._remembered()).warm()
 
     def keep_index(self) -> None:
         """For a process about to end after a search: leave the next one an index, where that makes it much faster."""

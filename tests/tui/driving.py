@@ -13,7 +13,7 @@ from textual.pilot import Pilot
 from textual.worker import WorkerState
 
 from dsh_memory_tui.app import MemoryApp
-from dsh_memory_tui.gateway import Core
+from dsh_memory_tui.core import Core
 from dsh_memory_tui.panes.reading import Reader
 from dsh_memory_tui.settings import Settings
 from tests.tui.fakes import NOW, FakeCore

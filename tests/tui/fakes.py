@@ -573,11 +573,18 @@ class FakeCore:
         self._looks = FakeLooks()
         self.acts: list[Act] = []
         self.searches: list[tuple[str, str]] = []
+        self.warmed = 0
         self.act_error: dict[str, Any] | None = None
 
     @property
     def looks(self) -> FakeLooks:
         return self._looks
+
+    def snapshot(self) -> Snapshot:
+        return self._looks.snapshot()
+
+    def warm(self) -> None:
+        self.warmed += 1
 
     def search(self, query: str, scope: str) -> dict[str, Any]:
         self.searches.append((query, scope))

@@ -7,7 +7,7 @@ from typing import Any
 
 from dsh_memory import Environment
 from dsh_memory.inspection import Fact, Snapshot
-from dsh_memory_tui.gateway import LiveCore, Looks
+from dsh_memory_tui.core import LiveCore, Looks
 from tests.tui.fakes import NOW
 
 
@@ -22,6 +22,9 @@ class SampleCore(LiveCore):
     def looks(self) -> Looks:
         looks: Looks = self._still
         return looks
+
+    def snapshot(self) -> Snapshot:
+        return self.looks.snapshot()
 
 
 class _StillLooks:

@@ -11,9 +11,9 @@ import pytest
 
 from dsh_memory import Environment
 from dsh_memory.sample import create_sample
+from dsh_memory_tui.core import LiveCore
 from dsh_memory_tui.dialogs.confirm import ConfirmDialog
 from dsh_memory_tui.dialogs.dialog import Choice, Reading
-from dsh_memory_tui.gateway import LiveCore
 from tests.tui.driving import press, running
 from tests.tui.fakes import NOW
 

@@ -2,30 +2,29 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from datetime import datetime
 from typing import Any, cast
 
-from rich.console import Console
 from textual import events, on
 from textual.app import App, ComposeResult
 from textual.containers import Vertical
 from textual.timer import Timer
 from textual.widgets import ContentSwitcher, Static
 
-from dsh_memory import Environment, visible
+from dsh_memory import visible
 from dsh_memory.environment import utc_now
 from dsh_memory.inspection import Mark, Snapshot
 from dsh_memory_tui import clipboard, menus, settings
 from dsh_memory_tui.appearance import Appearance
 from dsh_memory_tui.commands import PANES, Command, bindings, with_overrides
+from dsh_memory_tui.core import Core
 from dsh_memory_tui.dialogs.confirm import ConfirmDialog
 from dsh_memory_tui.dialogs.dialog import TOO_SMALL
 from dsh_memory_tui.dialogs.error import ErrorDialog
 from dsh_memory_tui.doing import Doing
 from dsh_memory_tui.frame import Bar, footer_commands, footer_parts, tab_parts, title_line
-from dsh_memory_tui.gateway import Core, Gateway, LiveCore
+from dsh_memory_tui.gateway import Gateway
 from dsh_memory_tui.messages import (
     Act,
     ActEnded,
@@ -44,10 +43,12 @@ from dsh_memory_tui.panes.runs import RunsPane
 from dsh_memory_tui.panes.search import SearchPane
 from dsh_memory_tui.panes.status import StatusPane
 from dsh_memory_tui.panes.trouble import TroublePane
-from dsh_memory_tui.themes import fitting_theme, themes
+from dsh_memory_tui.themes import themes
 
 #: How often the screen looks whether something changed outside.
 WATCH_SECONDS = 1.0
+#: How long after the first screen the core gets ready for searches.
+WARM_SECONDS = 1.0
 #: Work that takes longer than this says so.
 BUSY_SECONDS = 0.2
 #: Ages are drawn anew this often; lines that stay the same are not sent.
@@ -97,6 +98,7 @@ class MemoryApp(App[int]):
         self.busy = ""
         self._busy_timer: Timer | None = None
         self._doing = Doing(self)
+        self._warmed = False
         for theme in themes(self.preferences.diff):
             self.register_theme(theme)
         self.theme = self.preferences.theme
@@ -288,6 +290,10 @@ class MemoryApp(App[int]):
 
     def on_snapshot_read(self, message: SnapshotRead) -> None:
         self.work_ends()
+        if not self._warmed:
+            # Once the first screen stands and has been looked at.
+            self._warmed = True
+            self.set_timer(WARM_SECONDS, self.gateway.warm)
         self._snapshot = message.snapshot
         switcher = self.screen_stack[0].query_one(ContentSwitcher)
         with self.batch_update():
@@ -364,36 +370,3 @@ class MemoryApp(App[int]):
             self._busy_timer.stop()
             self._busy_timer = None
         self.busy = ""
-
-
-def main(environment: Environment, *, demo: bool = False, read_only: bool = False) -> int:
-    """Open the terminal UI; the exit code of the process (2: there is no terminal to open it on)."""
-    import os
-
-    # Textual draws on the standard error stream.
-    streams = (sys.stdin, sys.stdout, sys.__stderr__)
-    if (
-        not all(stream is not None and stream.isatty() for stream in streams)
-        or os.environ.get("TERM") == "dumb"
-    ):
-        sys.stderr.write("dsh-memory needs a terminal that can move its cursor; try: dsh-memory status\n")
-        return 2
-    if demo:
-        from dsh_memory_tui.demo import run_demo
-
-        return run_demo(lambda sample: _run(sample, demo=True, read_only=read_only))
-    return _run(environment, demo=False, read_only=read_only)
-
-
-def _run(environment: Environment, *, demo: bool, read_only: bool) -> int:
-    path = settings.default_path()
-    app = MemoryApp(
-        LiveCore(environment, utc_now),
-        root="sample memory, gone at the end" if demo else environment.shown_root,
-        preferences=settings.load(path, fitting_theme(Console(file=sys.stdout))),
-        settings_path=path,
-        read_only=read_only,
-        demo=demo,
-    )
-    answer = app.run()
-    return app.return_code or (0 if answer is None else answer)

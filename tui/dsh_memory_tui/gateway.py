@@ -4,25 +4,16 @@ from __future__ import annotations
 
 import traceback
 from collections.abc import Callable, Hashable
-from datetime import datetime
+from contextlib import suppress
 from time import perf_counter
-from typing import Any, Protocol
+from typing import Any
 
 from textual.dom import DOMNode
 from textual.message import Message
 from textual.message_pump import MessagePump
 
-from dsh_memory import Environment, MemoryFailure, MemoryService
-from dsh_memory.inspection import (
-    FileDiff,
-    Inspector,
-    Plan,
-    PreviewView,
-    RecordView,
-    RunView,
-    Snapshot,
-    TopicView,
-)
+from dsh_memory import MemoryFailure
+from dsh_memory_tui.core import Core, Looks
 from dsh_memory_tui.messages import (
     Act,
     ActEnded,
@@ -41,93 +32,6 @@ from dsh_memory_tui.messages import (
 )
 
 
-class Looks(Protocol):
-    """What the screen reads; `dsh_memory.inspection.Inspector` is the real one."""
-
-    def stamp(self) -> Hashable: ...
-    def snapshot(self) -> Snapshot: ...
-    def record(self, path: str) -> RecordView: ...
-    def topic(self, path: str) -> TopicView | None: ...
-    def run(self, run_id: str) -> RunView: ...
-    def run_diff(self, run_id: str, path: str) -> FileDiff: ...
-    def preview(self, preview_id: str) -> PreviewView: ...
-    def preview_diff(self, preview_id: str, path: str) -> FileDiff: ...
-    def clear_plan(self) -> Plan: ...
-    def rollback_plan(self, run_id: str) -> Plan: ...
-    def apply_plan(self, preview_id: str) -> Plan: ...
-    def discard_plan(self, preview_id: str) -> Plan: ...
-    def migrate_plan(self) -> Plan: ...
-    def recover_plan(self) -> Plan: ...
-    def save_plan(self) -> Plan: ...
-
-
-class Core(Protocol):
-    """Everything the screen asks of the core; tests put a fake here."""
-
-    @property
-    def looks(self) -> Looks: ...
-
-    def search(self, query: str, scope: str) -> dict[str, Any]:
-        """The envelope of `memory.search`."""
-
-    def source(self, path: str) -> bytes:
-        """The bytes of one payload file."""
-
-    def act(self, act: Act) -> dict[str, Any]:
-        """The envelope of a change."""
-
-
-class LiveCore:
-    """The real core over one environment."""
-
-    def __init__(self, environment: Environment, clock: Callable[[], datetime]) -> None:
-        self.environment = environment
-        self.service = MemoryService(environment, clock=clock)
-        self._inspector = Inspector(environment, clock=clock)
-
-    @property
-    def looks(self) -> Looks:
-        return self._inspector
-
-    def search(self, query: str, scope: str) -> dict[str, Any]:
-        return dict(
-            self.service.call("memory.search", {"query": query, "scope": scope, "limit": SEARCH_LIMIT})
-        )
-
-    def source(self, path: str) -> bytes:
-        return self._inspector.source(path)
-
-    def act(self, act: Act) -> dict[str, Any]:
-        return dict(_carry_out(self.service, act))
-
-
-#: Results a search shows; the count of all matches stands above them.
-SEARCH_LIMIT = 200
-
-#: The contract's method of an act, and the machine value that only a confirmed dialog adds.
-_METHODS: dict[str, tuple[str, dict[str, Any]]] = {
-    "clear": ("memory.clear", {"confirmation": "DELETE_MEMORY"}),
-    "rollback": ("memory.rollback", {"confirmation": "ROLLBACK_MEMORY"}),
-    "apply": ("memory.applyPreview", {}),
-    "discard": ("memory.discardPreview", {}),
-    "migrate": ("memory.migrateLegacy", {"dryRun": False}),
-    "enable": ("memory.setEnabled", {}),
-}
-
-
-def _carry_out(service: MemoryService, act: Act) -> Any:
-    if act.kind in _METHODS:
-        method, machine_values = _METHODS[act.kind]
-        return service.call(method, {**act.params, **machine_values}, expected_head=act.expected_head)
-    if act.kind == "recover":
-        return service.recover()
-    if act.kind == "save":
-        return service.save(act.params.get("message"), expected_head=act.expected_head)
-    if act.kind == "init":
-        return service.init()
-    return service.write_record(act.params["path"], act.params["old"], act.params["new"])
-
-
 class Gateway:
     """Runs calls in threads of one Textual node."""
 
@@ -135,19 +39,21 @@ class Gateway:
         self._node = node
         self._core = core
         self._stamp: Hashable = None
+        self._failed = False
         self._reading = 0
 
     def refresh(self) -> None:
         """Read everything; answers SnapshotRead or SnapshotFailed to the node."""
 
         def work() -> Message:
-            stamp = self._core.looks.stamp()
+            # A snapshot brings its own stamp; where none is to be had, the next look has one to compare with.
+            stamp = self._core.looks.stamp() if self._failed else None
             try:
-                snapshot = self._core.looks.snapshot()
+                snapshot = self._core.snapshot()
             except MemoryFailure as failure:
-                self._stamp = stamp
+                self._failed, self._stamp = True, stamp
                 return SnapshotFailed(failure_of(failure))
-            self._stamp = snapshot.stamp
+            self._failed, self._stamp = False, snapshot.stamp
             return SnapshotRead(snapshot)
 
         self._reading += 1
@@ -162,6 +68,15 @@ class Gateway:
             return StampRead(self._core.looks.stamp() != self._stamp)
 
         self._start("stamp", work, self._node, lambda _failure: StampRead(True))
+
+    def warm(self) -> None:
+        """Have the core read what a search needs; nobody waits for it, and a search meets what it met."""
+
+        def work() -> None:
+            with suppress(MemoryFailure):
+                self._core.warm()
+
+        self._node.run_worker(work, group="warm", thread=True)
 
     def record(self, path: str, to: MessagePump) -> None:
         """Read one record; answers RecordRead."""

@@ -6,21 +6,12 @@ import threading
 from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager
 from datetime import datetime
+from typing import TYPE_CHECKING
 
 from dsh_memory.environment import Environment, utc_now
 from dsh_memory.errors import RepoUnavailable
-from dsh_memory.inspection import mending, overview, plans, previews, records, restoring, runs
+from dsh_memory.inspection import overview, records, runs
 from dsh_memory.inspection.looking import look
-from dsh_memory.inspection.plan_values import (
-    ApplyPlan,
-    ClearPlan,
-    DiscardPlan,
-    MigratePlan,
-    RecoverPlan,
-    RestorePlan,
-    RollbackPlan,
-    SavePlan,
-)
 from dsh_memory.inspection.values import (
     FileDiff,
     Overview,
@@ -38,11 +29,24 @@ from dsh_memory.repository.content import RecordCache
 from dsh_memory.repository.git import GitFailed
 from dsh_memory.repository.opening import Repository
 
+if TYPE_CHECKING:
+    from dsh_memory.inspection.plan_values import (
+        ApplyPlan,
+        ClearPlan,
+        DiscardPlan,
+        MigratePlan,
+        RecoverPlan,
+        RestorePlan,
+        RollbackPlan,
+        SavePlan,
+    )
+
 
 class Inspector:
     """Reads one memory root for a person; every method raises MemoryFailure, and none writes.
 
-    It may be used from several threads. It remembers what it read of files that have not changed since.
+    It may be used from several threads. It remembers what it read of files that have not changed since. The rooms
+    that only some questions need are imported by those, so that a first snapshot waits for none of them.
     """
 
     def __init__(
@@ -116,51 +120,71 @@ class Inspector:
 
     def preview(self, preview_id: str) -> PreviewView:
         """One pending preview, whole; PreviewFailure when it is missing or expired."""
+        from dsh_memory.inspection import previews
+
         with self._visit() as visit:
             return previews.preview_view(visit, preview_id)
 
     def preview_diff(self, preview_id: str, path: str) -> FileDiff:
         """Both sides of one file that a preview would change: the live file and the staged one."""
+        from dsh_memory.inspection import previews
+
         with self._visit() as visit:
             return previews.preview_diff(visit, preview_id, path)
 
     def clear_plan(self) -> ClearPlan:
         """What `memory.clear` would do now."""
+        from dsh_memory.inspection import plans
+
         with self._visit() as visit:
             return plans.clear_plan(visit)
 
     def rollback_plan(self, run_id: str) -> RollbackPlan:
         """What `memory.rollback` of one run would do now."""
+        from dsh_memory.inspection import plans
+
         with self._visit() as visit:
             return plans.rollback_plan(visit, run_id)
 
     def apply_plan(self, preview_id: str) -> ApplyPlan:
         """What `memory.applyPreview` would do now."""
+        from dsh_memory.inspection import plans
+
         with self._visit() as visit:
             return plans.apply_plan(visit, preview_id)
 
     def discard_plan(self, preview_id: str) -> DiscardPlan:
         """What `memory.discardPreview` would do now."""
+        from dsh_memory.inspection import plans
+
         with self._visit() as visit:
             return plans.discard_plan(visit, preview_id)
 
     def migrate_plan(self) -> MigratePlan:
         """What `memory.migrateLegacy` would do now."""
+        from dsh_memory.inspection import mending
+
         with self._visit() as visit:
             return mending.migrate_plan(visit)
 
     def recover_plan(self) -> RecoverPlan:
         """What `dsh-memory recover` would do now."""
+        from dsh_memory.inspection import mending
+
         with self._visit() as visit:
             return mending.recover_plan(visit)
 
     def save_plan(self) -> SavePlan:
         """What `dsh-memory save` would commit now."""
+        from dsh_memory.inspection import mending
+
         with self._visit() as visit:
             return mending.save_plan(visit)
 
     def restore_plan(self, path: str, commit: str) -> RestorePlan:
         """What restoring one version of a record would do now; RestoreFailure for what is no version of it."""
+        from dsh_memory.inspection import restoring
+
         with self._visit() as visit:
             return restoring.restore_plan(visit, path, commit)
 

@@ -17,8 +17,9 @@ from dsh_memory.inspection.values import (
     UsageFact,
     UsedRecord,
 )
-from dsh_memory.records import Malformed, Record, is_expired
+from dsh_memory.records import Malformed
 from dsh_memory.records.metadata import STATUSES, TYPES
+from dsh_memory.records.outline import Outline
 from dsh_memory.repository.layout import RECORD_FOLDERS
 
 #: A date this near is worth a word.
@@ -26,8 +27,6 @@ SOON_DAYS: Final = 30
 
 NEVER_USED: Final = UsageFact(usage_count=0, prior_usage_count=0, generation=1, last_usage=None)
 
-_TITLE_BYTES: Final = 2048
-_TITLE_CHARACTERS: Final = 120
 _MOST_USED: Final = 10
 
 
@@ -48,15 +47,15 @@ class Figures:
 
 
 class EntryMemo:
-    """Rows that were made before, by what they were made from; no text of a record is kept."""
+    """Rows that were made before, by what they were made from."""
 
     def __init__(self) -> None:
         self._day: date | None = None
-        self._rows: dict[str, tuple[str, UsageFact, bool, RecordEntry]] = {}
+        self._rows: dict[str, tuple[Outline | Malformed, UsageFact, bool, RecordEntry]] = {}
 
     def entries(
         self,
-        items: Iterable[Record | Malformed],
+        items: Iterable[Outline | Malformed],
         usage: Mapping[str, UsageFact],
         today: date,
         dirty_paths: Collection[str],
@@ -64,23 +63,17 @@ class EntryMemo:
         """All rows, in the files' order; those of unchanged files are the same objects again."""
         before = self._rows if self._day == today else {}
         self._day, self._rows = today, {}
-        entries = []
         for item in items:
-            path = item.path
-            if isinstance(item, Malformed):
-                entries.append(entry_of(item, usage, today, dirty_paths))
-                continue
-            used, dirty = usage.get(path, NEVER_USED), path in dirty_paths
-            known = before.get(path)
-            if known is None or known[0] != item.sha256 or known[1] != used or known[2] is not dirty:
-                known = item.sha256, used, dirty, entry_of(item, usage, today, dirty_paths)
-            self._rows[path] = known
-            entries.append(known[3])
-        return tuple(entries)
+            used, dirty = usage.get(item.path, NEVER_USED), item.path in dirty_paths
+            known = before.get(item.path)
+            if known is None or known[0] != item or known[1] != used or known[2] is not dirty:
+                known = item, used, dirty, entry_of(item, usage, today, dirty_paths)
+            self._rows[item.path] = known
+        return tuple(row[3] for row in self._rows.values())
 
 
 def entry_of(
-    item: Record | Malformed, usage: Mapping[str, UsageFact], today: date, dirty_paths: Collection[str]
+    item: Outline | Malformed, usage: Mapping[str, UsageFact], today: date, dirty_paths: Collection[str]
 ) -> RecordEntry:
     """The row of one record file."""
     marks = _marks(item, today)
@@ -93,26 +86,17 @@ def entry_of(
             item.path, None, name, None, None, None, marks, item.size, used.usage_count, used.last_usage
         )
     return RecordEntry(
-        path=item.path,
-        id=item.id,
-        title=title_of(item),
-        type=item.type,
-        status=None if item.metadata is None else item.metadata.status,
-        updated_at=item.updated_at,
-        marks=marks,
-        size=item.size,
-        usage_count=used.usage_count,
-        last_usage=used.last_usage,
+        item.path,
+        item.id,
+        item.title,
+        item.type,
+        item.status,
+        item.updated_at,
+        marks,
+        item.size,
+        used.usage_count,
+        used.last_usage,
     )
-
-
-def title_of(record: Record) -> str:
-    """The body's first line with text, without heading signs; the file's name where there is none."""
-    for line in record.body[:_TITLE_BYTES].decode("utf-8", "ignore").lstrip("\ufeff").splitlines():
-        text = line.strip().lstrip("#").strip()
-        if text:
-            return text[:_TITLE_CHARACTERS]
-    return record.path.rpartition("/")[2]
 
 
 def malformed_record(item: Malformed) -> MalformedRecord:
@@ -120,7 +104,7 @@ def malformed_record(item: Malformed) -> MalformedRecord:
     return MalformedRecord(item.path, item.code, item.line, item.message, item.size)
 
 
-def figures(items: Iterable[Record | Malformed], usage: Mapping[str, UsageFact], today: date) -> Figures:
+def figures(items: Iterable[Outline | Malformed], usage: Mapping[str, UsageFact], today: date) -> Figures:
     """Counts and short lists over all record files, in one pass."""
     folders: Counter[str] = Counter()
     types: Counter[str] = Counter()
@@ -131,6 +115,7 @@ def figures(items: Iterable[Record | Malformed], usage: Mapping[str, UsageFact],
     due_for_review: list[DueRecord] = []
     used: list[UsedRecord] = []
     legacy = expired = 0
+    now, soon = today.isoformat(), _soon(today)
     for item in items:
         folders[item.path.partition("/")[0]] += 1
         if isinstance(item, Malformed):
@@ -139,18 +124,17 @@ def figures(items: Iterable[Record | Malformed], usage: Mapping[str, UsageFact],
         count = usage.get(item.path, NEVER_USED)
         if count.usage_count:
             used.append(UsedRecord(item.path, item.id, count.usage_count, count.last_usage))
-        metadata = item.metadata
-        if metadata is None:
+        if item.status is None or item.type is None:
             legacy += 1
             continue
-        ids[metadata.id] += 1
-        types[metadata.type] += 1
-        statuses[metadata.status] += 1
-        expired += is_expired(metadata, today)
-        if metadata.expires_at and metadata.expires_at <= _soon(today):
-            expiring.append(_due(item, metadata.expires_at, today))
-        if metadata.review_after and metadata.review_after <= _soon(today):
-            due_for_review.append(_due(item, metadata.review_after, today))
+        ids[item.id] += 1
+        types[item.type] += 1
+        statuses[item.status] += 1
+        if item.expires_at is not None and item.expires_at <= soon:
+            expired += item.expires_at <= now
+            expiring.append(_due(item, item.expires_at, today))
+        if item.review_after is not None and item.review_after <= soon:
+            due_for_review.append(_due(item, item.review_after, today))
     return Figures(
         by_folder=tuple(Count(name, folders[name]) for name in RECORD_FOLDERS),
         by_type=tuple(Count(name, types[name]) for name in TYPES if types[name]),
@@ -165,20 +149,20 @@ def figures(items: Iterable[Record | Malformed], usage: Mapping[str, UsageFact],
     )
 
 
-def _marks(item: Record | Malformed, today: date) -> tuple[Mark, ...]:
+def _marks(item: Outline | Malformed, today: date) -> tuple[Mark, ...]:
     if isinstance(item, Malformed):
         return ("malformed",)
-    metadata = item.metadata
-    if metadata is None:
+    if item.is_legacy:
         return ("legacy",)
     marks: tuple[Mark, ...] = ()
-    if is_expired(metadata, today):
-        marks += ("expired",)
-    elif metadata.expires_at and metadata.expires_at <= _soon(today):
-        marks += ("expiring",)
-    if metadata.review_after and metadata.review_after <= today.isoformat():
+    if item.expires_at is not None:
+        if item.expires_at <= today.isoformat():
+            marks += ("expired",)
+        elif item.expires_at <= _soon(today):
+            marks += ("expiring",)
+    if item.review_after is not None and item.review_after <= today.isoformat():
         marks += ("review",)
-    if metadata.status == "conflicted" or metadata.conflicts_with:
+    if item.conflicted:
         marks += ("conflicted",)
     return marks
 
@@ -187,8 +171,8 @@ def _soon(today: date) -> str:
     return (min(today, date.max - timedelta(days=SOON_DAYS)) + timedelta(days=SOON_DAYS)).isoformat()
 
 
-def _due(record: Record, day: str, today: date) -> DueRecord:
-    return DueRecord(record.path, record.id, title_of(record), day, (date.fromisoformat(day) - today).days)
+def _due(record: Outline, day: str, today: date) -> DueRecord:
+    return DueRecord(record.path, record.id, record.title, day, (date.fromisoformat(day) - today).days)
 
 
 def _by_date(due: DueRecord) -> tuple[str, str]:

@@ -16,13 +16,15 @@ from dsh_memory.inspection.values import (
     UsageFact,
 )
 from dsh_memory.inspection.visiting import Visit
-from dsh_memory.records import Malformed, Record
+from dsh_memory.records import Malformed
+from dsh_memory.records.outline import Outline
+from dsh_memory.repository.catalog import keep_contents, recall_contents
 from dsh_memory.repository.git_locks import leftover_locks
 from dsh_memory.repository.lock import read_active_run, read_lock
 from dsh_memory.repository.origin_stage import find_stage_folders
 from dsh_memory.repository.previews import Preview, list_previews
 from dsh_memory.repository.usage import read_usage as read_sidecar
-from dsh_memory.repository.view import Head, in_progress, survey_with_records
+from dsh_memory.repository.view import Head, in_progress, survey_with_outlines
 
 # Git holds its locks for moments; a commit of the largest memory takes seconds.
 _OLD_LOCK_SECONDS = 60
@@ -44,7 +46,7 @@ class Look:
     """
 
     head: Head
-    items: tuple[Record | Malformed, ...]
+    items: tuple[Outline | Malformed, ...]
     data_file_count: int
     dirty_paths: tuple[str, ...]
     usage: Mapping[str, UsageFact]
@@ -59,8 +61,13 @@ class Look:
 
 def look(visit: Visit) -> Look:
     """Reads the whole memory once."""
-    payload, records = survey_with_records(visit.repository, visit.now, visit.memo.records)
-    items: list[Record | Malformed] = [*records.records, *records.malformed]
+    repository, cache, known = visit.repository, visit.memo.records, visit.memo.outlines
+    recall_contents(repository, cache)
+    known.recall(repository)
+    payload, outlines = survey_with_outlines(repository, visit.now, cache, known)
+    keep_contents(repository, cache)
+    known.keep(repository)
+    items: list[Outline | Malformed] = [*outlines, *payload.malformed]
     usage, usage_failure = read_usage(visit)
     previews = list_previews(visit.repository.root, visit.now, visit.memo.previews)
     return Look(

@@ -13,7 +13,8 @@ from dsh_memory.inspection.reviewing import MOST_BYTES, review_of
 from dsh_memory.inspection.values import Refusal, ReviewWarning
 from dsh_memory.inspection.visiting import Visit
 from dsh_memory.inspection.wording import counted
-from dsh_memory.records import Malformed, Record
+from dsh_memory.records import Malformed
+from dsh_memory.records.outline import Outline
 from dsh_memory.repository.changes import StagedFile
 from dsh_memory.repository.layout import Reader
 from dsh_memory.repository.lock import ActiveRun, read_active_run
@@ -27,7 +28,7 @@ _NO_LOSS = "No byte is lost: what is neither its old nor its new text is kept be
 def migrate_plan(visit: Visit) -> MigratePlan:
     """Giving legacy records front matter."""
     found = look(visit)
-    paths = tuple(item.path for item in found.items if isinstance(item, Record) and item.is_legacy)
+    paths = tuple(item.path for item in found.items if isinstance(item, Outline) and item.is_legacy)
     malformed = sum(isinstance(item, Malformed) for item in found.items)
     get = "gets" if len(paths) == 1 else "get"
     what = [f"{counted(len(paths), 'legacy record')} {get} front matter; no text changes."]

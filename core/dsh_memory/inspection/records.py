@@ -24,6 +24,7 @@ from dsh_memory.records import (
     split,
     topic_key,
 )
+from dsh_memory.records.outline import outline_of
 from dsh_memory.repository.content import is_record_path
 from dsh_memory.repository.lock import is_applying
 from dsh_memory.repository.objects import BlobHasher, Entry, payload_of, read_blobs
@@ -45,7 +46,9 @@ def record_view(visit: Visit, path: str, history_limit: int) -> RecordView:
     data, dirty = _read(visit, path, head)
     item = oversized(path, len(data)) if len(data) > MAX_RECORD_BYTES else read_record(path, data)
     usage, _ = read_usage(visit)
-    entry = entry_of(item, usage, visit.today, (path,) if dirty else ())
+    entry = entry_of(
+        outline_of(item) if isinstance(item, Record) else item, usage, visit.today, (path,) if dirty else ()
+    )
     metadata = item.metadata if isinstance(item, Record) else None
     return RecordView(
         entry=entry,
@@ -91,7 +94,7 @@ def topic_view(visit: Visit, path: str) -> TopicView | None:
         winner=None if topic.winner is None else topic.winner.path,
         members=tuple(
             TopicMember(
-                entry=entry_of(verdict.record, usage, today, ()),
+                entry=entry_of(outline_of(verdict.record), usage, today, ()),
                 outcome=verdict.outcome,
                 rule=verdict.rule,
                 expires_at=None if verdict.record.metadata is None else verdict.record.metadata.expires_at,

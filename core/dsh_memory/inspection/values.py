@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Hashable
 from dataclasses import dataclass
 from datetime import date, datetime
-from typing import Literal
+from typing import Literal, NamedTuple
 
 State = Literal["good", "attention", "bad"]
 Mark = Literal["malformed", "legacy", "expired", "expiring", "review", "conflicted", "dirty"]
@@ -156,8 +156,7 @@ class Need:
     action: Action
 
 
-@dataclass(frozen=True, slots=True)
-class RecordEntry:
+class RecordEntry(NamedTuple):
     """A record file in a list; `id` is the derived one for a legacy record and None for a malformed one.
 
     `title` is the body's first heading or first line, else the file's name. `type` and `status` are None

@@ -11,6 +11,7 @@ from dsh_memory.inspection.listing import EntryMemo
 from dsh_memory.repository.content import RecordCache
 from dsh_memory.repository.journal import Journal, JournalMemo
 from dsh_memory.repository.opening import Repository
+from dsh_memory.repository.outlines import Outlines
 from dsh_memory.repository.previews import PreviewMemo
 
 
@@ -19,6 +20,7 @@ class Memo:
     """What a long-lived inspector remembers of files that have not changed and commits that never do."""
 
     records: RecordCache = field(default_factory=RecordCache)
+    outlines: Outlines = field(default_factory=Outlines)
     runs: JournalMemo = field(default_factory=JournalMemo)
     previews: PreviewMemo = field(default_factory=PreviewMemo)
     entries: EntryMemo = field(default_factory=EntryMemo)

@@ -60,6 +60,8 @@ class RecordCache:
     """
 
     def __init__(self, max_bytes: int = _DEFAULT_CACHE_BYTES) -> None:
+        self.preloaded = False
+        """Whether it was given what earlier processes knew."""
         self.read_anew = 0
         """How many files were read since the contents were last taken from or given to a catalog."""
         self._max_bytes = max_bytes
@@ -96,6 +98,7 @@ class RecordCache:
     def preload(self, contents: Iterable[Content]) -> None:
         """Take what earlier processes knew, where nothing is known yet."""
         with self._lock:
+            self.preloaded = True
             for content in contents:
                 self._contents.setdefault(content.live.path, content)
 

@@ -11,12 +11,14 @@ from typing import Final, Literal, NamedTuple, Self
 
 from dsh_memory.errors import RepoUnavailable
 from dsh_memory.records.metadata import Malformed, Record
+from dsh_memory.records.outline import Outline, outline_of
 from dsh_memory.repository.committed import committed_payload, parse_committed
 from dsh_memory.repository.content import Content, ContentReader, Kind, RecordCache, is_record_below
 from dsh_memory.repository.git import GitFailed
 from dsh_memory.repository.layout import PAYLOAD, RECORD_FOLDERS, LiveFile, Scan
 from dsh_memory.repository.objects import EXECUTABLE_MODE, FILE_MODE, BlobHasher, Entry
 from dsh_memory.repository.opening import Repository
+from dsh_memory.repository.outlines import Outlines
 from dsh_memory.repository.steady import steady
 
 Scope = Literal["active", "archive", "all"]
@@ -172,24 +174,31 @@ def survey(repo: Repository, now: datetime, cache: RecordCache | None = None) ->
     return steady(repo, now, from_worktree, from_head)
 
 
-def survey_with_records(
-    repo: Repository, now: datetime, cache: RecordCache | None = None
-) -> tuple[Survey, RecordSet]:
-    """The survey and all records of one moment, from one walk; raises as `payload_view`."""
-    cache = cache or RecordCache()
+def survey_with_outlines(
+    repo: Repository, now: datetime, cache: RecordCache, outlines: Outlines
+) -> tuple[Survey, tuple[Outline, ...]]:
+    """The survey and the outlines of all records by path, of one moment; raises as `payload_view`.
 
-    def from_worktree() -> tuple[Survey, RecordSet]:
+    Only files whose outline is not known are parsed.
+    """
+
+    def from_worktree() -> tuple[Survey, tuple[Outline, ...]]:
         head = read_head(repo)
         committed = committed_payload(repo, head.commit, cache)
         scan = cache.scan(repo.root)
-        contents = list(_contents(repo, cache, scan, blob=True, record=True))
-        return _survey_live(head, committed, scan, contents), _records_live(scan, contents, RECORD_FOLDERS)
+        contents = list(_contents(repo, cache, scan, blob=True))
+        with ContentReader(repo.root, repo.object_format, cache) as reader:
+            found = [outlines.of(content, reader) for content in contents]
+        outlines.forget_others(scan.files)
+        outlined = sorted(outline for outline in found if outline is not None)
+        return _survey_live(head, committed, scan, contents), tuple(outlined)
 
-    def from_head() -> tuple[Survey, RecordSet]:
+    def from_head() -> tuple[Survey, tuple[Outline, ...]]:
         head = read_head(repo)
         committed = committed_payload(repo, head.commit, cache)
         parsed = parse_committed(repo, committed, RECORD_FOLDERS, cache)
-        return _survey_committed(repo, head, committed, parsed), _records_committed(committed, parsed)
+        outlined = tuple(outline_of(record) for record in parsed if isinstance(record, Record))
+        return _survey_committed(repo, head, committed, parsed), outlined
 
     return steady(repo, now, from_worktree, from_head)
 
