@@ -15,7 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
-from tests.reliability import crowd
+from tests.reliability import crowd, modelling
 from tests.reliability.figures import Figures
 from tests.support.isolation import isolated_variables
 
@@ -28,7 +28,10 @@ class Row(NamedTuple):
     measure: Callable[[bool], Figures]
 
 
-ROWS = (Row("many processes, random kills", "acknowledged writes", crowd.figures),)
+ROWS = (
+    Row("many processes, random kills", "acknowledged writes", crowd.figures),
+    Row("a model beside the memory", "steps", modelling.figures),
+)
 
 
 def main() -> int:
