@@ -1,7 +1,6 @@
 """The wire: one table of the `memory.*` methods that feeds service, command line, hosts, docs and tests.
 
-The models of requests (`requests.py`) load only where a request has to be checked, those of values (`values.py`)
-only in tests: pydantic costs more than a cold `status`.
+The pydantic models of values (`values.py`) load only in tests: pydantic costs more than a cold `status`.
 """
 
 from __future__ import annotations
@@ -16,12 +15,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Method:
-    """One method: its wire name, the service attribute that serves it, its models by name, and its own codes.
+    """One method: its wire name, the service attribute that serves it, its request and value by name, its own codes.
 
-    `request` is None where the contract gives it no request object. `invalid_code` is the code of a request that does
-    not fit its model, `failure_code` that of a fault which no other code names. `codes` are those beyond the ones every
-    method may answer (`ANY_METHOD_CODES`, for a mutating one also `operation-in-progress`). `opens_repository` is false
-    for the two settings methods.
+    `request` names it in `requests.REQUESTS`, None where the contract gives the method no request object.
+    `invalid_code` is the code of a request that does not fit, `failure_code` that of a fault which no other code names.
+    `codes` are those beyond the ones every method may answer (`ANY_METHOD_CODES`, for a mutating one also
+    `operation-in-progress`). `opens_repository` is false for the two settings methods.
     """
 
     name: str
@@ -45,13 +44,10 @@ class Method:
             + (("operation-in-progress",) if self.mutating and self.opens_repository else ())
         )
 
-    def request_model(self) -> type[BaseModel] | None:
-        """The pydantic model of the request, loaded now."""
-        return None if self.request is None else _model("requests", self.request)
-
     def value_model(self) -> type[BaseModel]:
         """The pydantic model of the value, loaded now."""
-        return _model("values", self.value)
+        found: type[BaseModel] = getattr(import_module("dsh_memory.values"), self.value)
+        return found
 
 
 ANY_METHOD_CODES = ("repo-unavailable", "unsafe-layout")
@@ -69,7 +65,7 @@ _TABLE = (
     Method(
         "memory.setEnabled",
         "set_enabled",
-        request="SetEnabledRequest",
+        request="set_enabled",
         value="SettingsValue",
         invalid_code="settings-invalid-request",
         failure_code="settings-write-failed",
@@ -89,7 +85,7 @@ _TABLE = (
     Method(
         "memory.runs",
         "runs",
-        request="RunsRequest",
+        request="runs",
         value="RunsValue",
         codes=(),
         summary="Journaled runs, newest first",
@@ -105,7 +101,7 @@ _TABLE = (
     Method(
         "memory.migrateLegacy",
         "migrate_legacy",
-        request="MigrateLegacyRequest",
+        request="migrate",
         value="MigrateLegacyValue",
         invalid_code="migration-invalid-request",
         failure_code="migration-failed",
@@ -116,7 +112,7 @@ _TABLE = (
     Method(
         "memory.clear",
         "clear",
-        request="ClearRequest",
+        request="clear",
         value="ClearValue",
         invalid_code="clear-failed",
         failure_code="clear-failed",
@@ -128,7 +124,7 @@ _TABLE = (
     Method(
         "memory.rollback",
         "rollback",
-        request="RollbackRequest",
+        request="rollback",
         value="RollbackValue",
         invalid_code="rollback-invalid-confirmation",
         failure_code="rollback-failed",
@@ -153,7 +149,7 @@ _TABLE = (
     Method(
         "memory.applyPreview",
         "apply_preview",
-        request="PreviewRequest",
+        request="preview",
         value="ApplyPreviewValue",
         invalid_code="preview-invalid-request",
         failure_code="preview-apply-failed",
@@ -170,7 +166,7 @@ _TABLE = (
     Method(
         "memory.discardPreview",
         "discard_preview",
-        request="PreviewRequest",
+        request="preview",
         value="DiscardPreviewValue",
         invalid_code="preview-invalid-request",
         codes=("preview-invalid-request", "preview-not-found"),
@@ -180,7 +176,7 @@ _TABLE = (
     Method(
         "memory.search",
         "search",
-        request="SearchRequest",
+        request="search",
         value="SearchValue",
         invalid_code="search-invalid-request",
         failure_code="search-failed",
@@ -190,7 +186,7 @@ _TABLE = (
     Method(
         "memory.context",
         "context",
-        request="ContextRequest",
+        request="context",
         value="ContextValue",
         invalid_code="context-invalid-request",
         failure_code="context-failed",
@@ -204,8 +200,3 @@ METHODS: dict[str, Method] = {method.name: method for method in _TABLE}
 
 #: The two agent tools: tool name -> the method that answers it.
 AGENT_TOOLS = {"memory_search": "memory.search", "memory_context": "memory.context"}
-
-
-def _model(room: str, name: str) -> type[BaseModel]:
-    found: type[BaseModel] = getattr(import_module(f"dsh_memory.{room}"), name)
-    return found

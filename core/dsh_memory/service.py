@@ -12,6 +12,9 @@ from datetime import datetime
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
+# Loaded before there are threads: two that first import parts of a package which itself imports them can meet
+# half-made modules.
+import dsh_memory.records  # noqa: F401
 from dsh_memory.contract import METHODS, Method
 from dsh_memory.environment import Environment, utc_now
 from dsh_memory.errors import MemoryFailure, failure_of
@@ -290,20 +293,17 @@ class MemoryService:
 
 def checked_request(method: Method, params: object) -> dict[str, Any]:
     """The request's fields by Python name; a MemoryFailure with the method's own code for one that does not fit."""
-    model = method.request_model()
-    if model is None:
+    if method.request is None:
         return {}
-    from pydantic import ValidationError
+    from dsh_memory.requests import REQUESTS, InvalidField, checked
 
     if params is None or (method.invalid_code is None and not isinstance(params, Mapping)):
         params = {}
     try:
-        return dict(model.model_validate(params))
-    except ValidationError as error:
-        first = error.errors(include_url=False, include_context=False, include_input=False)[0]
-        where = ".".join(str(part) for part in first["loc"]) or "the request"
+        return checked(REQUESTS[method.request], params)
+    except InvalidField as error:
         code = method.invalid_code or method.failure_code
-        raise failure_of(code, f"{where}: {first['msg']}.", detail="invalid-request") from None
+        raise failure_of(code, f"{error}.", detail="invalid-request") from None
 
 
 def failed(failure: MemoryFailure) -> Failure:
