@@ -30,6 +30,7 @@ from dsh_memory.repository.opening import Repository
 from dsh_memory.repository.purge import Purged, purge
 from dsh_memory.repository.record_commits import FileWrite, record_writer
 from dsh_memory.repository.view import read_records
+from dsh_memory.repository.write_memo import WriteMemo
 
 Answer = dict[str, Any]
 Work = Callable[[Draft], Answer]
@@ -84,6 +85,7 @@ class MemoryStore:
         self.state = State(environment.state_dir)
         self._catalogue = Catalogue()
         self._cache = RecordCache(_CACHE_BYTES)
+        self._memo = WriteMemo()
         self._max_age = max_age
         self._refreshing = threading.Lock()
         self._refreshed_at: float | None = None
@@ -220,7 +222,10 @@ class MemoryStore:
 
     def _run(self, jobs: list[_Job]) -> None:
         try:
-            with Repository.open(self.environment) as repo, record_writer(repo, self.clock) as writer:
+            with (
+                Repository.open(self.environment) as repo,
+                record_writer(repo, self.clock, self._memo) as writer,
+            ):
                 # Drafts check the bytes they change; only what others committed must be known before.
                 if not self._is_recent(_WRITERS_PATIENCE * self._max_age):
                     self._refresh(repo)

@@ -34,15 +34,16 @@ from dsh_memory.repository.projection import Outcome, Projection, Rescued
 from dsh_memory.repository.refs import commit_of_branch, move_branch, private_ref
 from dsh_memory.repository.workspace import Workspace
 
-_PREPARED = "index.prepared"
+#: The index as it will be, in the run's own folder.
+PREPARED_INDEX = "index.prepared"
 _REFRESHED = "index.refreshed"
 #: What a dead run may have left of its work on the index.
-INDEX_FILES = (_PREPARED, f"{_PREPARED}.lock", _REFRESHED, f"{_REFRESHED}.lock")
+INDEX_FILES = (PREPARED_INDEX, f"{PREPARED_INDEX}.lock", _REFRESHED, f"{_REFRESHED}.lock")
 
 
 def prepare_index(repo: Repository, git: WritingGit, workspace: Workspace, plan: Plan) -> None:
     """Builds the index as it will be, beside the real one, so that only a rename is left to do."""
-    workspace.copy_index(_PREPARED)
+    workspace.copy_index(PREPARED_INDEX)
     lines = []
     # Deletes first: a file may become a folder in the index, too.
     for change in sorted((*plan.index, *plan.operational), key=lambda change: change.after is not None):
@@ -53,7 +54,7 @@ def prepare_index(repo: Repository, git: WritingGit, workspace: Workspace, plan:
         "-z",
         "--index-info",
         stdin=b"".join(lines),
-        extra_environment=_index(workspace, _PREPARED),
+        extra_environment=_index(workspace, PREPARED_INDEX),
     )
 
 
@@ -73,7 +74,7 @@ def finish(
     Raises OSError or GitFailed where the system refuses; recovery can finish it later.
     """
     # The index first: were this process to die now, a commit made by hand would not undo the new state.
-    workspace.install_index(_PREPARED)
+    workspace.install_index(PREPARED_INDEX)
     reached("index")
     outcome = projection.run(resumed=resumed)
     reached("projection")

@@ -33,6 +33,7 @@ from dsh_memory.repository.plan import FileChange
 # What stands for a folder, link or special file that outside hands put at a file's place: it equals no
 # entry of Git.
 _NO_FILE = Entry("none", "")
+_NEW = ".new"
 
 
 class Signature(NamedTuple):
@@ -84,9 +85,9 @@ class Projection:
     def __exit__(self, *error: object) -> None:
         self._folders.__exit__(None, None, None)
 
-    def stage(self, contents: Mapping[str, bytes]) -> None:
+    def stage(self, contents: Mapping[str, bytes], *, flush: bool = True) -> None:
         """Writes every new file that `contents` has the bytes of into the private folder, with its mode,
-        durably."""
+        durably; without `flush` that is left to the caller."""
         staged = set(os.listdir(self._folder))
         due = [
             (number, change)
@@ -102,13 +103,18 @@ class Projection:
             try:
                 os.fchmod(descriptor, mode)
                 write_all(descriptor, contents[change.after.blob])
-                if not at_once:
+                if flush and not at_once:
                     os.fsync(descriptor)
             finally:
                 os.close(descriptor)
-        if at_once:
-            flush_file_system(self._folder)
-        os.fsync(self._folder)
+        if flush:
+            if at_once:
+                flush_file_system(self._folder)
+            os.fsync(self._folder)
+
+    def staged(self) -> list[str]:
+        """The names of the staged files in the private folder."""
+        return [name for name in os.listdir(self._folder) if name.endswith(_NEW)]
 
     def unstaged(self) -> list[str]:
         """The blobs that `stage` needs the bytes of, after a dead process put some files in place already."""
@@ -304,4 +310,4 @@ def _old(number: int) -> str:
 
 
 def _new(number: int) -> str:
-    return f"{number}.new"
+    return f"{number}{_NEW}"

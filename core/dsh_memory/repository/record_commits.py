@@ -18,11 +18,14 @@ from typing import Final
 from dsh_memory.errors import MemoryFailure
 from dsh_memory.records.metadata import MAX_RECORD_BYTES
 from dsh_memory.repository.failures import TransactionFailed, failing, live_changed
-from dsh_memory.repository.finishing import finish, prepare_index, preserve
+from dsh_memory.repository.finishing import PREPARED_INDEX, finish, prepare_index, preserve
+from dsh_memory.repository.flushing import Flush
 from dsh_memory.repository.git import GitFailed, WritingGit
 from dsh_memory.repository.git_locks import remove_locks_of_killed_git
+from dsh_memory.repository.index_file import IndexFile
 from dsh_memory.repository.layout import Reader
-from dsh_memory.repository.lock import Clock, OperationLock
+from dsh_memory.repository.lock import ACTIVE_RUN_NAME, SYNC_FOLDER, Clock, OperationLock
+from dsh_memory.repository.loose_objects import LooseObjects, commit_bytes
 from dsh_memory.repository.mutation import locked
 from dsh_memory.repository.objects import (
     EXECUTABLE_MODE,
@@ -31,17 +34,18 @@ from dsh_memory.repository.objects import (
     BlobHasher,
     CommitPlan,
     Entry,
-    import_commits,
+    Settings,
     read_blobs,
-    read_settings,
 )
 from dsh_memory.repository.opening import Repository
 from dsh_memory.repository.phases import reached
 from dsh_memory.repository.plan import PLAN_NAME, FileChange, Plan
 from dsh_memory.repository.projection import Projection, Signature
-from dsh_memory.repository.refs import branch_of_head, drop_private_ref, move_branch, private_ref
+from dsh_memory.repository.refs import drop_private_ref, make_private_ref, move_branch
+from dsh_memory.repository.trees import TreeEdit
 from dsh_memory.repository.view import in_progress
 from dsh_memory.repository.workspace import RUN_NAME, Workspace
+from dsh_memory.repository.write_memo import WriteMemo, head_and_branch
 
 OPERATION: Final = "write"
 
@@ -68,24 +72,23 @@ class _Found:
 
 
 @contextmanager
-def record_writer(repo: Repository, clock: Clock) -> Iterator[RecordWriter]:
-    """The operation lock and a writer under it.
+def record_writer(repo: Repository, clock: Clock, memo: WriteMemo | None = None) -> Iterator[RecordWriter]:
+    """The operation lock and a writer under it; `memo` is what the same process knows from earlier writes.
 
     Raises OperationInProgress, UnsafeLayout, or TransactionFailed where the repository is not ours to move.
     """
     with failing("ready"), locked(repo, clock, OPERATION) as lock:
-        yield RecordWriter(repo, lock, clock)
+        yield RecordWriter(repo, lock, clock, WriteMemo() if memo is None else memo)
 
 
 class RecordWriter:
     """Commits small writes under the held lock."""
 
-    def __init__(self, repo: Repository, lock: OperationLock, clock: Clock) -> None:
+    def __init__(self, repo: Repository, lock: OperationLock, clock: Clock, memo: WriteMemo) -> None:
         self._repo = repo
         self._lock = lock
         self._clock = clock
-        self._git: WritingGit = repo.writing()
-        self._hasher = BlobHasher(repo.object_format)
+        self._memo = memo
 
     def commit(self, writes: Sequence[FileWrite], *, refresh: bool = False) -> list[str]:
         """The ids of the commits made, one a write, all durable; nothing has changed where it raises.
@@ -94,7 +97,7 @@ class RecordWriter:
         """
         with failing("ready"), ExitStack() as stack:
             workspace = Workspace(self._repo, self._lock.run.run_id, create=True)
-            session = _Session(self._repo, self._git, self._lock, self._clock, self._hasher, workspace)
+            session = _Session(self._repo, self._lock, self._clock, self._memo, workspace)
             stack.push(session.outlive)
             stack.callback(session.put_away)
             workspace.write(RUN_NAME, self._lock.run.to_bytes())
@@ -106,22 +109,18 @@ class _Session:
     """One batch of writes, from the look at its paths to the end."""
 
     def __init__(
-        self,
-        repo: Repository,
-        git: WritingGit,
-        lock: OperationLock,
-        clock: Clock,
-        hasher: BlobHasher,
-        workspace: Workspace,
+        self, repo: Repository, lock: OperationLock, clock: Clock, memo: WriteMemo, workspace: Workspace
     ) -> None:
         self._repo = repo
-        self._git = git
+        self._git: WritingGit = repo.writing()
         self._lock = lock
         self._clock = clock
-        self._hasher = hasher
+        self._memo = memo
+        self._hasher = BlobHasher(repo.object_format)
         self._workspace = workspace
         self._run_id = lock.run.run_id
-        self._imported = False
+        self._index: IndexFile | None = None
+        self._has_ref = False
         self._moved = False
         self._pending = False
 
@@ -131,7 +130,7 @@ class _Session:
         if self._pending:
             self._workspace.close()
             return
-        if self._imported and not self._moved:
+        if self._has_ref and not self._moved:
             drop_private_ref(self._git, self._run_id)
         self._workspace.remove()
 
@@ -145,61 +144,6 @@ class _Session:
         return True
 
     def commit(self, writes: Sequence[FileWrite], refresh: bool) -> list[str]:
-        head, branch = self._where()
-        settings = read_settings(self._repo.git)
-        paths = sorted({path for write in writes for path in write.files})
-        found = self._look(head, paths)
-        chain, contents = self._chain(writes, found)
-        with failing("checkpoint"):
-            self._imported = True
-            commits = import_commits(
-                self._git,
-                self._repo.git_dir,
-                private_ref(self._run_id),
-                head,
-                chain,
-                contents,
-                identity=settings.identity,
-                now=self._clock(),
-            )
-        target = {path: entry for plan in chain for path, entry in plan.changes.items()}
-        saved = len(commits) - len(writes)
-        plan = Plan(
-            run_id=self._run_id,
-            operation=OPERATION,
-            branch=branch,
-            head_commit=head,
-            recovery_commit=commits[saved - 1] if saved else head,
-            apply_commit=commits[-1],
-            target_commit=commits[-1],
-            files=_changes(target, {path: found[path].live for path in paths}),
-            operational=(),
-            index=_changes(target, {path: found[path].staged for path in paths}),
-        )
-        with Projection(
-            self._repo.root, self._workspace.files, plan.files, self._repo.object_format
-        ) as projection:
-            self._stage(plan, projection, contents)
-            self._move(plan, projection, found, settings.identity)
-            try:
-                finish(
-                    self._repo,
-                    self._git,
-                    self._workspace,
-                    plan,
-                    projection,
-                    {},
-                    refresh=refresh,
-                )
-                if projection.outcome.rescued:
-                    rescued = projection.outcome.rescued
-                    preserve(self._repo, self._git, self._run_id, branch, rescued, settings, self._clock())
-            except (GitFailed, OSError, MemoryFailure):
-                # The writes are in Git and stay; recovery brings the worktree after them.
-                self._pending = self._lock.keep_run = True
-        return commits[saved:]
-
-    def _where(self) -> tuple[str, str]:
         operation = in_progress(self._repo)
         if operation is not None:
             raise TransactionFailed(
@@ -207,19 +151,44 @@ class _Session:
                 f"{operation}-in-progress",
                 f"A {operation} is in progress; finish or abort it in Git first.",
             )
-        answer = self._repo.git.run("rev-parse", "HEAD", "--symbolic-full-name", "HEAD", accept=(0, 128))
-        commit, _, ref = os.fsdecode(answer).strip().partition("\n")
-        if not ref:
-            raise TransactionFailed("ready", "unborn-head", "The repository has no commit yet.")
-        if not ref.startswith("refs/heads/"):
-            raise TransactionFailed(
-                "ready", "detached-head", "HEAD is detached: no branch would keep the change."
+        head, branch = head_and_branch(self._repo)
+        settings = self._memo.settings(self._repo, self._git)
+        paths = sorted({path for write in writes for path in write.files})
+        with LooseObjects(self._repo.common_dir, self._repo.object_format) as objects:
+            folders = self._memo.trees.folders(self._repo.git, head, paths)
+            edit = TreeEdit(folders, self._memo.trees, objects)
+            self._index = self._memo.index(self._repo)
+            found = self._look(edit, paths)
+            chain, contents = self._chain(writes, found)
+            with failing("checkpoint"):
+                commits = self._build(head, chain, contents, edit, objects, settings.identity)
+            target = {path: entry for plan in chain for path, entry in plan.changes.items()}
+            saved = len(commits) - len(writes)
+            plan = Plan(
+                run_id=self._run_id,
+                operation=OPERATION,
+                branch=branch,
+                head_commit=head,
+                recovery_commit=commits[saved - 1] if saved else head,
+                apply_commit=commits[-1],
+                target_commit=commits[-1],
+                files=_changes(target, {path: found[path].live for path in paths}),
+                operational=(),
+                index=_changes(target, {path: found[path].staged for path in paths}),
             )
-        return commit, ref.removeprefix("refs/heads/")
+            with Projection(
+                self._repo.root, self._workspace.files, plan.files, self._repo.object_format
+            ) as projection:
+                index = self._stage(plan, projection, contents, objects)
+                self._move(plan, projection, found, settings.identity)
+                self._finish(plan, projection, index, settings, refresh)
+        return commits[saved:]
 
-    def _look(self, head: str, paths: Sequence[str]) -> dict[str, _Found]:
-        committed = _entries(self._repo.git.run("ls-tree", "-z", "--full-tree", head, "--", *paths), blob=2)
-        staged = _entries(self._repo.git.run("ls-files", "-s", "-z", "--", *paths), blob=1)
+    def _look(self, edit: TreeEdit, paths: Sequence[str]) -> dict[str, _Found]:
+        if self._index is None:
+            staged = _entries(self._repo.git.run("ls-files", "-s", "-z", "--", *paths))
+        else:
+            staged = {path: self._index.entry(path) for path in paths}
         found: dict[str, _Found] = {}
         with Reader(self._repo.root) as reader:
             for path in paths:
@@ -233,7 +202,7 @@ class _Session:
                     live,
                     data,
                     None if status is None else Signature.of(status),
-                    committed.get(path),
+                    edit.entry(path),
                     staged.get(path),
                 )
         return found
@@ -280,16 +249,50 @@ class _Session:
             chain.append(CommitPlan(write.message, changes))
         return chain, contents
 
-    def _stage(self, plan: Plan, projection: Projection, contents: Mapping[str, bytes]) -> None:
+    def _build(
+        self,
+        head: str,
+        chain: Sequence[CommitPlan],
+        contents: Mapping[str, bytes],
+        edit: TreeEdit,
+        objects: LooseObjects,
+        identity: str,
+    ) -> list[str]:
+        """Writes the objects of the commits, which nothing names yet; the commits' ids."""
+        commits: list[str] = []
+        now = self._clock()
+        for plan in chain:
+            for entry in plan.changes.values():
+                if entry is not None and entry.blob in contents:
+                    objects.add("blob", contents[entry.blob])
+            tree = edit.apply(plan.changes)
+            parent = commits[-1] if commits else head
+            data = commit_bytes(tree, parent, plan.message, identity=identity, now=now)
+            commits.append(objects.add("commit", data))
+            self._memo.trees.keep_root(commits[-1], tree)
+        return commits
+
+    def _stage(
+        self, plan: Plan, projection: Projection, contents: Mapping[str, bytes], objects: LooseObjects
+    ) -> IndexFile | None:
+        """Makes durable all that the move and a recovery need: first every file, then the names that say so."""
         with failing("stage"):
             missing = [
                 change.after.blob
                 for change in plan.files
                 if change.after and change.after.blob not in contents
             ]
-            projection.stage({**contents, **read_blobs(self._git, missing)})
-            prepare_index(self._repo, self._git, self._workspace, plan)
-            self._workspace.write(PLAN_NAME, plan.to_bytes(), durable=True)
+            projection.stage({**contents, **read_blobs(self._git, missing)}, flush=False)
+            index = self._prepare_index(plan)
+            self._workspace.write(PLAN_NAME, plan.to_bytes())
+            with Flush() as files:
+                files.add_all(objects.descriptors)
+                files.add_files(self._workspace.folder, PREPARED_INDEX, PLAN_NAME)
+                files.add_files(self._workspace.files, *projection.staged())
+                files.run()
+            changed = objects.settle()
+            changed += make_private_ref(self._git, self._repo.common_dir, self._run_id, plan.target_commit)
+            self._has_ref = True
             self._lock.record(
                 replace(
                     self._lock.run,
@@ -297,10 +300,26 @@ class _Session:
                     head_commit=plan.head_commit,
                     recovery_commit=plan.recovery_commit,
                     target_commit=plan.target_commit,
-                ),
-                durable=True,
+                )
             )
+            with Flush() as names, self._repo.root.folder(SYNC_FOLDER) as sync:
+                names.add_all([sync, self._workspace.folder, self._workspace.files])
+                names.add_files(sync, ACTIVE_RUN_NAME)
+                for path in changed:
+                    names.add_path(path)
+                names.run()
         reached("staged")
+        return index
+
+    def _prepare_index(self, plan: Plan) -> IndexFile | None:
+        if self._index is None:
+            prepare_index(self._repo, self._git, self._workspace, plan)
+            return None
+        index = self._index.changed((change.path, change.after) for change in plan.index)
+        mode = os.stat(os.path.join(self._repo.git_dir, "index")).st_mode & 0o777
+        self._workspace.write(PREPARED_INDEX, index.to_bytes())
+        os.chmod(PREPARED_INDEX, mode, dir_fd=self._workspace.folder)
+        return index
 
     def _move(self, plan: Plan, projection: Projection, found: Mapping[str, _Found], identity: str) -> None:
         with failing("stage"):
@@ -311,7 +330,7 @@ class _Session:
                 raise live_changed("stage", path)
             self._lock.check_still_held()
             # guard: head-still-names-the-records-branch
-            if branch_of_head(self._repo.git) != plan.branch:
+            if head_and_branch(self._repo)[1] != plan.branch:
                 raise TransactionFailed("stage", "head-moved", "Another branch was checked out meanwhile.")
         with failing("commit"):
             moved = move_branch(
@@ -330,14 +349,34 @@ class _Session:
         self._moved = True
         reached("moved")
 
+    def _finish(
+        self,
+        plan: Plan,
+        projection: Projection,
+        index: IndexFile | None,
+        settings: Settings,
+        refresh: bool,
+    ) -> None:
+        try:
+            outcome = finish(self._repo, self._git, self._workspace, plan, projection, {}, refresh=refresh)
+            if index is not None and not refresh:
+                self._memo.keep_index(self._repo, index)
+            if outcome.rescued:
+                preserve(
+                    self._repo, self._git, self._run_id, plan.branch, outcome.rescued, settings, self._clock()
+                )
+        except (GitFailed, OSError, MemoryFailure):
+            # The writes are in Git and stay; recovery brings the worktree after them.
+            self._pending = self._lock.keep_run = True
 
-def _entries(answer: bytes, *, blob: int) -> dict[str, Entry]:
-    """The entries of `ls-tree -z` or `ls-files -s -z`; `blob` is the place of the id among the facts."""
-    entries: dict[str, Entry] = {}
+
+def _entries(answer: bytes) -> dict[str, Entry | None]:
+    """The entries of `ls-files -s -z`."""
+    entries: dict[str, Entry | None] = {}
     for line in answer.split(b"\0")[:-1]:
         facts, _, path = line.partition(b"\t")
         words = facts.decode("ascii").split()
-        entries[os.fsdecode(path)] = Entry(words[0], words[blob])
+        entries[os.fsdecode(path)] = Entry(words[0], words[1])
     return entries
 
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 
+from dsh_memory.repository.descriptors import CREATE_FLAGS
 from dsh_memory.repository.git import GitFailed, SealedGit, WritingGit
+from dsh_memory.repository.lock import write_all
 from dsh_memory.repository.objects import identity_environment
 
 PRIVATE_REFS = "refs/dsh-memory/"
@@ -13,6 +15,28 @@ PRIVATE_REFS = "refs/dsh-memory/"
 def private_ref(run_id: str) -> str:
     """The ref that keeps a run's commits from before the branch moves to them."""
     return PRIVATE_REFS + run_id
+
+
+def make_private_ref(git: WritingGit, common_dir: str, run_id: str, commit: str) -> list[str]:
+    """Makes the run's private ref; what has to be flushed for it to last. No process where refs are files."""
+    if os.path.exists(os.path.join(common_dir, "reftable")):
+        git.run(
+            "update-ref",
+            "--stdin",
+            "-z",
+            stdin=b"create %b\0%b\0" % (private_ref(run_id).encode(), commit.encode()),
+        )
+        return []
+    path = os.path.join(common_dir, private_ref(run_id))
+    folder = os.path.dirname(path)
+    os.makedirs(folder, exist_ok=True)
+    # Nobody else has this name: the run's id is its own, and the operation lock is held.
+    descriptor = os.open(path, CREATE_FLAGS, 0o666)
+    try:
+        write_all(descriptor, commit.encode() + b"\n")
+    finally:
+        os.close(descriptor)
+    return [path, folder]
 
 
 def branch_of_head(git: SealedGit) -> str | None:
