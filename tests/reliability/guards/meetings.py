@@ -84,6 +84,9 @@ def read_notes(folder: Path) -> dict[str, list[str]]:
     for path in folder.iterdir():
         for line in path.read_text().splitlines():
             name, _, test = line.partition("\t")
+            if "::" not in test:
+                # Two processes with one number, in turn or forked, may have mixed their notes.
+                continue
             tests_of[name].add(test)
             checks_of[test].add(name)
     ranked = {
@@ -111,4 +114,11 @@ def run_tests(copy: Path, arguments: Sequence[str], tests: Sequence[str] = ()) -
         )
     except subprocess.TimeoutExpired:
         return -1, "no end"
-    return done.returncode, "\n".join(done.stdout.decode(errors="replace").splitlines()[-12:])
+    return done.returncode, "\n".join(done.stdout.decode(errors="replace").splitlines()[-200:])
+
+
+def failures(said: str) -> list[str]:
+    """The tests that a run's summary names."""
+    return [
+        line.split(" ")[1] for line in said.splitlines() if line.startswith(("FAILED tests", "ERROR tests"))
+    ]
