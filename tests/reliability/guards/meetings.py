@@ -119,6 +119,5 @@ def run_tests(copy: Path, arguments: Sequence[str], tests: Sequence[str] = ()) -
 
 def failures(said: str) -> list[str]:
     """The tests that a run's summary names."""
-    return [
-        line.split(" ")[1] for line in said.splitlines() if line.startswith(("FAILED tests", "ERROR tests"))
-    ]
+    named = [line for line in said.splitlines() if line.startswith(("FAILED tests", "ERROR tests"))]
+    return [line.partition(" ")[2].partition(" - ")[0] for line in named]
