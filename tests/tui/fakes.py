@@ -34,6 +34,7 @@ from dsh_memory.inspection import (
     RecordView,
     RecoverPlan,
     Refusal,
+    RestorePlan,
     ReviewWarning,
     RollbackPlan,
     RunRow,
@@ -46,6 +47,7 @@ from dsh_memory.inspection import (
     UsageFact,
     UsedRecord,
 )
+from dsh_memory_tui.core import SNAPSHOT_RUNS
 from dsh_memory_tui.messages import Act
 
 NOW = datetime(2026, 8, 20, 15, 4, 5, tzinfo=UTC)
@@ -343,9 +345,21 @@ def view_of(found: RecordEntry, body: str = BODY) -> RecordView:
                 NOW - timedelta(hours=3),
                 "DPSK memory sync applied: 20260820T120000Z-a1b2c3d4",
                 "DPSK Memory",
+                found.path,
             ),
             PathCommit(
-                "0" * 40, NOW - timedelta(days=49), "Initialize DPSK memory repository", "DPSK Memory"
+                "7c" * 20,
+                NOW - timedelta(days=2),
+                "DPSK memory write: 20260818T120000Z-0f0f0f0f",
+                "DPSK Memory",
+                found.path,
+                version=2,
+                operation="patch",
+                agent="claude",
+                door="rest",
+            ),
+            PathCommit(
+                "0" * 40, NOW - timedelta(days=49), "Initialize DPSK memory repository", "DPSK Memory", None
             ),
         ),
     )
@@ -372,14 +386,24 @@ class FakeLooks:
     def stamp(self) -> Hashable:
         return self.version
 
-    def snapshot(self) -> Snapshot:
+    def snapshot(self, run_limit: int = SNAPSHOT_RUNS) -> Snapshot:
         self.snapshots += 1
         version = self.version
         if self.hold is not None:
             self.hold.wait(10)
         if self.failure is not None:
             raise self.failure
-        return Snapshot(version, self.overview, self.entries, self.runs_rows)
+        return Snapshot(version, self.overview, self.entries, self.runs_rows[:run_limit])
+
+    def runs(
+        self, limit: int | None = None, *, operation: str | None = None, status: str | None = None
+    ) -> tuple[RunRow, ...]:
+        fitting = [
+            row
+            for row in self.runs_rows
+            if operation in (None, row.operation) and status in (None, row.status)
+        ]
+        return tuple(fitting[:limit])
 
     def record(self, path: str) -> RecordView:
         found = next((e for e in self.entries if e.path == path), None)
@@ -565,6 +589,16 @@ class FakeLooks:
             problems=(),
         )
 
+    def restore_plan(self, path: str, commit: str) -> Plan:
+        return RestorePlan(
+            **self._plan(
+                "restore", f"{path} gets the text it had in {commit[:7]}.", way_back="Runs, this run, R."
+            ),
+            path=path,
+            commit=commit,
+            diff=FileDiff(path, "M", NEW_TEXT, OLD_TEXT, False, len(NEW_TEXT), len(OLD_TEXT)),
+        )
+
 
 class FakeCore:
     """Looks, searches and acts from fixed values; `acts` keeps what was asked for."""
@@ -634,6 +668,7 @@ class FakeCore:
             },
             "discard": {"removed": True, "previewId": act.params.get("previewId", "")},
             "migrate": {"status": "applied", "migratedCount": 4, "applyCommit": NEW_HEAD},
+            "restore": {"path": act.params.get("path"), "restoredCommit": act.params.get("commit")},
             "enable": {"enabled": bool(act.params.get("enabled"))},
         }
         return {"ok": True, "value": values.get(act.kind, {})}

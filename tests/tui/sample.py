@@ -7,7 +7,7 @@ from typing import Any
 
 from dsh_memory import Environment
 from dsh_memory.inspection import Fact, Snapshot
-from dsh_memory_tui.core import LiveCore, Looks
+from dsh_memory_tui.core import SNAPSHOT_RUNS, LiveCore, Looks
 from tests.tui.fakes import NOW
 
 
@@ -34,8 +34,8 @@ class _StillLooks:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._looks, name)
 
-    def snapshot(self) -> Snapshot:
-        snapshot = self._looks.snapshot()
+    def snapshot(self, run_limit: int = SNAPSHOT_RUNS) -> Snapshot:
+        snapshot = self._looks.snapshot(run_limit)
         facts = tuple(map(_without_version, snapshot.overview.facts))
         return replace(snapshot, overview=replace(snapshot.overview, facts=facts))
 

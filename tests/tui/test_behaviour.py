@@ -11,12 +11,17 @@ from textual.widgets import ContentSwitcher, Input
 
 from dsh_memory.errors import RepoUnavailable, UnsafeLayout
 from dsh_memory_tui import clipboard, settings
+from dsh_memory_tui.core import SNAPSHOT_RUNS
+from dsh_memory_tui.dialogs import confirm
+from dsh_memory_tui.dialogs.chooser import ChooserDialog
+from dsh_memory_tui.dialogs.confirm import ConfirmDialog
+from dsh_memory_tui.dialogs.dialog import Reading
 from dsh_memory_tui.panes.records import RecordsPane
 from dsh_memory_tui.panes.runs import RunsPane
 from dsh_memory_tui.panes.search import SearchPane
 from dsh_memory_tui.widgets.record_list import RecordList
 from tests.tui.driving import Driver, press, running, send, settle
-from tests.tui.fakes import ENTRIES, FakeCore, empty_looks, entry
+from tests.tui.fakes import ENTRIES, HEAD, FakeCore, empty_looks, entry
 
 
 def shown(widget: RecordList) -> str:
@@ -187,6 +192,65 @@ async def test_runs_can_be_filtered(core: FakeCore) -> None:
         assert "too-many-files" in shown(pane.listing) and "migrate" not in shown(pane.listing)
         await press(pilot, "f", *"all", "enter")
         assert "migrate" in shown(pane.listing)
+
+
+def _many_runs(core: FakeCore) -> None:
+    newest = core.looks.runs_rows[0]
+    core.looks.runs_rows = (
+        *(replace(newest, run_id=f"run-{number}", operation="clear") for number in range(SNAPSHOT_RUNS)),
+        replace(newest, run_id="the-oldest", operation="migrate"),
+    )
+
+
+async def test_the_whole_journal_is_read_when_asked_for(core: FakeCore) -> None:
+    _many_runs(core)
+    async with running(core, pane="runs") as (app, pilot):
+        pane = app.query_one(RunsPane)
+        await press(pilot, "G")
+        assert "older runs" in shown(pane.listing)
+        await press(pilot, "enter", "G")
+        assert pane.listing.current_key == "the-oldest"
+        await changed_outside(pilot, core)
+        assert pane.listing.current_key == "the-oldest"
+
+
+async def test_a_filter_finds_runs_that_no_refresh_brings(core: FakeCore) -> None:
+    _many_runs(core)
+    async with running(core, pane="runs") as (app, pilot):
+        pane = app.query_one(RunsPane)
+        pane.filter("migrate", None)
+        await settle(pilot)
+        assert pane.listing.current_key == "the-oldest"
+        assert "older runs" not in shown(pane.listing)
+
+
+async def test_a_version_is_chosen_shown_and_restored(
+    core: FakeCore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(confirm, "ARM_SECONDS", 0.0)
+    async with running(core, pane="records") as (app, pilot):
+        path = app.query_one(RecordsPane).listing.current_key
+        await press(pilot, "v")
+        options = shown(app.screen.query_one("#options", RecordList))
+        assert "as it is now" in options and "v2 rest, claude" in options and "it was removed" in options
+        await press(pilot, "enter")
+        assert isinstance(app.screen, ChooserDialog), "the version of now is nothing to restore"
+        await press(pilot, "down", "enter")
+        assert isinstance(app.screen, ConfirmDialog)
+        assert "spaces" in shown(app.screen.query_one(Reading))
+        await press(pilot, "tab", "enter")
+        [act] = core.acts
+        assert (act.kind, act.expected_head) == ("restore", HEAD)
+        assert act.params == {"path": path, "commit": "7c" * 20}
+        assert "Restored" in next(iter(app._notifications)).message
+
+
+async def test_read_only_shows_versions_and_restores_none(core: FakeCore) -> None:
+    async with running(core, pane="records", read_only=True) as (app, pilot):
+        await press(pilot, "v", "down", "enter")
+        assert isinstance(app.screen, ChooserDialog)
+        assert "read-only" in shown(app.screen.query_one("#options", RecordList))
+        assert core.acts == []
 
 
 @pytest.mark.parametrize("size", [(60, 20), (120, 36)], ids=["small", "full"])

@@ -100,6 +100,17 @@ async def test_both_steps_of_rollback(
         screenshots.check(app, "rollback-step-2")
 
 
+async def test_restoring_a_version(
+    core: FakeCore, screenshots: Screenshots, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(confirm, "ARM_SECONDS", 0.0)
+    async with running(core, pane="records") as (app, pilot):
+        await press(pilot, "v")
+        screenshots.check(app, "versions")
+        await press(pilot, "down", "enter")
+        screenshots.check(app, "restore")
+
+
 async def test_help_and_palette(core: FakeCore, screenshots: Screenshots) -> None:
     async with running(core, pane="runs") as (app, pilot):
         await press(pilot, "question_mark")

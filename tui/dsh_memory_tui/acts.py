@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from dsh_memory import visible
 from dsh_memory.inspection import Plan
 from dsh_memory_tui.messages import Act
 from dsh_memory_tui.wording import plural, short
@@ -29,6 +30,7 @@ KINDS: dict[str, Kind] = {
     "save": Kind("Save outside edits", "Save", "saving"),
     "enable": Kind("Switch memory", "Switch", "switching"),
     "write": Kind("Edit a record", "Save", "saving"),
+    "restore": Kind("Restore a version", "Restore", "restoring"),
     "init": Kind("Create a memory repository", "Create", "creating"),
 }
 
@@ -85,6 +87,8 @@ def _done(act: Act, value: dict[str, Any]) -> str:
             return _recovered(value)
         case "write" | "save":
             return f"Saved {plural(len(value.get('changedPaths', ())) or 1, 'file')} as a run."
+        case "restore":
+            return f"Restored {visible(value['path'])} as of {short(value['restoredCommit'])}."
         case "init":
             return "The repository stands."
         case _:

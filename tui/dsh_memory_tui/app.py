@@ -283,6 +283,11 @@ class MemoryApp(App[int]):
     def on_pane_act_wanted(self, message: Pane.ActWanted) -> None:
         self._doing.act_wanted(message.kind, dict(message.params))
 
+    def on_pane_versions_wanted(self, message: Pane.VersionsWanted) -> None:
+        # guard: one-dialog-of-versions
+        if len(self.screen_stack) == 1:
+            menus.open_versions(self, message.view, self._doing.act_wanted)
+
     def on_pane_edit_wanted(self, message: Pane.EditWanted) -> None:
         self._doing.edit_wanted(message.path)
 

@@ -118,6 +118,9 @@ COMMANDS: Final[tuple[Command, ...]] = (
         "topic", ("t",), "topic", "Records that share this topic, and which one wins", _READING, footer=4
     ),
     Command(
+        "versions", ("v",), "versions…", "Earlier versions of this record; one can be restored", _READING
+    ),
+    Command(
         "edit",
         ("e",),
         "edit",

@@ -15,6 +15,7 @@ from dsh_memory.inspection import (
     Plan,
     PreviewView,
     RecordView,
+    RunRow,
     RunView,
     Snapshot,
     TopicView,
@@ -24,13 +25,20 @@ if TYPE_CHECKING:
     from dsh_memory_tui.messages import Act
 
 
+#: The newest runs that every refresh brings; older ones are read when a person asks for them.
+SNAPSHOT_RUNS = 1_000
+
+
 class Looks(Protocol):
     """What the screen reads; `dsh_memory.inspection.Inspector` is the real one."""
 
     def stamp(self) -> Hashable: ...
-    def snapshot(self) -> Snapshot: ...
+    def snapshot(self, run_limit: int = ...) -> Snapshot: ...
     def record(self, path: str) -> RecordView: ...
     def topic(self, path: str) -> TopicView | None: ...
+    def runs(
+        self, limit: int | None = ..., *, operation: str | None = ..., status: str | None = ...
+    ) -> tuple[RunRow, ...]: ...
     def run(self, run_id: str) -> RunView: ...
     def run_diff(self, run_id: str, path: str) -> FileDiff: ...
     def preview(self, preview_id: str) -> PreviewView: ...
@@ -42,6 +50,7 @@ class Looks(Protocol):
     def migrate_plan(self) -> Plan: ...
     def recover_plan(self) -> Plan: ...
     def save_plan(self) -> Plan: ...
+    def restore_plan(self, path: str, commit: str) -> Plan: ...
 
 
 class Core(Protocol):
@@ -81,7 +90,7 @@ class LiveCore:
 
         def read() -> None:
             try:
-                ahead.set_result(self._inspector.snapshot())
+                ahead.set_result(self._inspector.snapshot(SNAPSHOT_RUNS))
             except BaseException as error:
                 ahead.set_exception(error)
 
@@ -93,7 +102,7 @@ class LiveCore:
 
     def snapshot(self) -> Snapshot:
         ahead, self._ahead = self._ahead, None
-        return self._inspector.snapshot() if ahead is None else ahead.result()
+        return self._inspector.snapshot(SNAPSHOT_RUNS) if ahead is None else ahead.result()
 
     def warm(self) -> None:
         self.service.warm()
@@ -132,6 +141,10 @@ def _carry_out(service: MemoryService, act: Act) -> Any:
         return service.recover()
     if act.kind == "save":
         return service.save(act.params.get("message"), expected_head=act.expected_head)
+    if act.kind == "restore":
+        return service.restore_record(
+            act.params["path"], act.params["commit"], expected_head=act.expected_head
+        )
     if act.kind == "init":
         return service.init()
     return service.write_record(act.params["path"], act.params["old"], act.params["new"])

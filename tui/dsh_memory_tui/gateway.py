@@ -13,6 +13,7 @@ from textual.message import Message
 from textual.message_pump import MessagePump
 
 from dsh_memory import MemoryFailure
+from dsh_memory.inspection import Plan
 from dsh_memory_tui.core import Core, Looks
 from dsh_memory_tui.messages import (
     Act,
@@ -24,6 +25,7 @@ from dsh_memory_tui.messages import (
     PreviewRead,
     RecordRead,
     RunRead,
+    RunsRead,
     SnapshotFailed,
     SnapshotRead,
     SourceRead,
@@ -93,6 +95,15 @@ class Gateway:
             "topic", to, lambda looks: TopicRead(path, looks.topic(path)), lambda _f: TopicRead(path, None)
         )
 
+    def runs(self, operation: str | None, status: str | None, to: MessagePump) -> None:
+        """Read all runs of one operation or status, however old; answers RunsRead."""
+        self._look(
+            "runs",
+            to,
+            lambda looks: RunsRead(operation, status, looks.runs(None, operation=operation, status=status)),
+            lambda f: RunsRead(operation, status, (), f),
+        )
+
     def run(self, run_id: str, to: MessagePump) -> None:
         """Read one run; answers RunRead."""
         self._look(
@@ -144,7 +155,7 @@ class Gateway:
 
         def ask(looks: Looks) -> Message:
             target = str(params.get("runId") or params.get("previewId") or "")
-            plan = {
+            plans: dict[str, Callable[[], Plan]] = {
                 "clear": looks.clear_plan,
                 "rollback": lambda: looks.rollback_plan(target),
                 "apply": lambda: looks.apply_plan(target),
@@ -152,8 +163,9 @@ class Gateway:
                 "migrate": looks.migrate_plan,
                 "recover": looks.recover_plan,
                 "save": looks.save_plan,
-            }[kind]()
-            return PlanRead(kind, plan, params)
+                "restore": lambda: looks.restore_plan(params["path"], params["commit"]),
+            }
+            return PlanRead(kind, plans[kind](), params)
 
         self._look("plan", self._node, ask, lambda failure: PlanRead(kind, None, params, failure))
 

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 from dsh_memory import visible
+from dsh_memory.inspection import RecordView
 from dsh_memory_tui.dialogs.chooser import ChooserDialog, Option
 from dsh_memory_tui.dialogs.help import TextDialog, help_lines
 from dsh_memory_tui.frame import PANE_TITLES
 from dsh_memory_tui.widgets.lines import line
+from dsh_memory_tui.wording import age, short, who
 
 if TYPE_CHECKING:
     from dsh_memory_tui.app import MemoryApp
@@ -61,3 +64,26 @@ def open_filter(app: MemoryApp, runs: RunsPane) -> None:
         runs.filter(value if kind == "operation" else None, value if kind == "status" else None)
 
     app.push_screen(ChooserDialog("Show runs of", options), taken)
+
+
+def open_versions(app: MemoryApp, view: RecordView, act: Callable[[str, dict[str, Any]], None]) -> None:
+    """The versions of a record, newest first; one that is chosen is restored once its plan is confirmed."""
+    options = []
+    for index, commit in enumerate(view.history):
+        off = "it was removed here" if commit.path is None else ""
+        if index == 0 and not off and "dirty" not in view.entry.marks:
+            off = "as it is now"
+        if not off and app.read_only:
+            off = "read-only"
+        label = f"{short(commit.commit)}  {age(commit.committed_at, app.now())}"
+        words = "  ".join(word for word in (off, who(commit), visible(commit.subject)) if word)
+        options.append(Option(commit.commit, label, words, off=words if off else ""))
+    if not options:
+        app.say("No commit holds this record yet; s saves it.")
+        return
+
+    def taken(commit: str | None) -> None:
+        if commit is not None:
+            act("restore", {"path": view.entry.path, "commit": commit})
+
+    app.push_screen(ChooserDialog("Restore a version", options), taken)

@@ -7,7 +7,16 @@ from typing import Any
 
 from textual.message import Message
 
-from dsh_memory.inspection import FileDiff, Plan, PreviewView, RecordView, RunView, Snapshot, TopicView
+from dsh_memory.inspection import (
+    FileDiff,
+    Plan,
+    PreviewView,
+    RecordView,
+    RunRow,
+    RunView,
+    Snapshot,
+    TopicView,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +84,20 @@ class TopicRead(Message):
 
     path: str
     view: TopicView | None
+
+
+@dataclass
+class RunsRead(Message):
+    """All runs that fit a filter."""
+
+    operation: str | None
+    """The operation asked for."""
+    status: str | None
+    """The status asked for."""
+    rows: tuple[RunRow, ...]
+    """The runs, newest first."""
+    failure: Failure | None = None
+    """Why there are none."""
 
 
 @dataclass

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 
+from dsh_memory import visible
+from dsh_memory.inspection import PathCommit
+
 ON, OFF, GOOD, ATTENTION, BAD, BUSY, CLOSED, OPEN = "●", "○", "✓", "!", "✗", "…", "▸", "▾"
 UNDONE = "↶"
 _BARS = "▁▂▃▄▅▆▇█"
@@ -98,3 +101,10 @@ def sparkline(values: list[int] | tuple[int, ...]) -> str:
 def bar(value: int, top: int, width: int) -> str:
     """A count as a bar of at most `width` cells; at least one cell for a count above zero."""
     return "" if value <= 0 or top <= 0 else "━" * max(1, round(value / top * width))
+
+
+def who(commit: PathCommit) -> str:
+    """Whose write a commit was, as it says itself: `v3 rest, claude`; nothing where other hands made it."""
+    version = f"v{commit.version} " if commit.version is not None else ""
+    hands = ", ".join(visible(word) for word in (commit.door, commit.agent) if word)
+    return (version + hands).strip()

@@ -11,9 +11,10 @@ from textual.containers import Horizontal
 from textual.widgets import Input
 
 from dsh_memory import visible
-from dsh_memory.inspection import Plan
+from dsh_memory.inspection import Plan, RestorePlan
 from dsh_memory_tui.dialogs.dialog import Choice, Dialog, Reading, choices
 from dsh_memory_tui.frame import Bar
+from dsh_memory_tui.widgets.diff import unified
 from dsh_memory_tui.widgets.field import Field
 from dsh_memory_tui.widgets.lines import EMPTY, Line, Piece, heading, line, wrap
 from dsh_memory_tui.widgets.record_list import Fixed
@@ -233,6 +234,8 @@ def plan_lines(plan: Plan, width: int) -> list[Line]:
         return [*lines, EMPTY, line((code, "muted"))]
     for sentence in plan.what:
         lines.extend(line(part) for part in wrap(visible(sentence), width))
+    if isinstance(plan, RestorePlan):
+        lines.extend((EMPTY, heading("What changes"), *unified(plan.diff, width)[0]))
     if plan.git_words:
         lines.extend((EMPTY, heading("In Git")))
         for words in plan.git_words:

@@ -9,7 +9,7 @@ from textual.app import ComposeResult
 from textual.containers import Container
 from textual.message import Message
 
-from dsh_memory.inspection import Snapshot
+from dsh_memory.inspection import RecordView, Snapshot
 from dsh_memory_tui.gateway import Gateway
 from dsh_memory_tui.widgets.lines import line, wrap
 from dsh_memory_tui.widgets.record_list import Fixed, RecordList
@@ -58,6 +58,13 @@ class Pane(Container):
         def __init__(self, kind: str, params: dict[str, object]) -> None:
             self.kind = kind
             self.params = params
+            super().__init__()
+
+    class VersionsWanted(Message):
+        """The versions of a record are wanted, to restore one."""
+
+        def __init__(self, view: RecordView) -> None:
+            self.view = view
             super().__init__()
 
     class EditWanted(Message):

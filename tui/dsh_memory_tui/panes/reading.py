@@ -123,6 +123,8 @@ class Reader(RecordList):
                 pane.post_message(pane.Said("A malformed record has no citation."))
         elif command == "edit":
             pane.post_message(pane.EditWanted(view.entry.path))
+        elif command == "versions":
+            pane.post_message(pane.VersionsWanted(view))
         elif command == "topic":
             self._topic_open = not self._topic_open
             if self._topic_open:

@@ -10,7 +10,8 @@ from textual.app import ComposeResult
 
 from dsh_memory import visible
 from dsh_memory.inspection import FileChange, RunRow, RunView, Snapshot
-from dsh_memory_tui.messages import DiffRead, RunRead
+from dsh_memory_tui.core import SNAPSHOT_RUNS
+from dsh_memory_tui.messages import DiffRead, RunRead, RunsRead
 from dsh_memory_tui.panes.pane import SplitPane
 from dsh_memory_tui.panes.status import RUN_SIGNS
 from dsh_memory_tui.widgets.diff_view import DiffView, file_row
@@ -20,6 +21,7 @@ from dsh_memory_tui.widgets.record_view import labelled
 from dsh_memory_tui.wording import UNDONE, age, changes, milliseconds, plural, short
 
 NO_RUNS = "No run is journaled yet. A sync, an edit (e), a save (s) or a clear makes the first one."
+OLDER = "… older runs: ↵ reads them all"
 NOTHING_FITS = "No run fits the filter. f changes it."
 
 
@@ -38,6 +40,8 @@ class RunsPane(SplitPane):
         super().__init__(id=id)
         self.operation: str | None = None
         self.status: str | None = None
+        self._rows: tuple[RunRow, ...] | None = None
+        self._all = False
         self._open_run: str | None = None
         self._views: dict[str, RunView] = {}
         self._wanted_file: int | None = None
@@ -58,18 +62,20 @@ class RunsPane(SplitPane):
     def show(self, snapshot: Snapshot) -> None:
         super().show(snapshot)
         self._views.clear()
+        self._ask_rows()
         self._show_list()
         self._read_current(again=True)
 
     def select(self, key: str) -> None:
-        self.operation = self.status = None
+        self.operation = self.status = self._rows = None
         self._show_list()
         self.listing.select(key)
 
     def filter(self, operation: str | None, status: str | None) -> None:
         """Show runs of one operation, one status, or all."""
         self.operation, self.status = operation, status
-        self._open_run = None
+        self._open_run = self._rows = None
+        self._ask_rows()
         self._show_list(top=True)
         self._read_current()
 
@@ -77,6 +83,8 @@ class RunsPane(SplitPane):
     def choices(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """The operations and statuses there are."""
         runs = self.snapshot.runs if self.snapshot is not None else ()
+        if self._all and self._rows is not None:
+            runs = self._rows
         return tuple(sorted({run.operation for run in runs})), tuple(sorted({run.status for run in runs}))
 
     def run(self, command: str) -> None:
@@ -107,6 +115,15 @@ class RunsPane(SplitPane):
     def on_record_list_opened(self, message: RecordList.Opened) -> None:
         self._open(*self._current())
 
+    def on_runs_read(self, message: RunsRead) -> None:
+        if (message.operation, message.status) != (self.operation, self.status):
+            return
+        if message.failure is not None:
+            self.post_message(self.Said(f"{message.failure.code}: {message.failure.message}"))
+            return
+        self._rows = message.rows
+        self._show_list()
+
     def on_run_read(self, message: RunRead) -> None:
         if message.view is not None:
             self._views[message.run_id] = message.view
@@ -135,12 +152,27 @@ class RunsPane(SplitPane):
     def _current(self) -> tuple[str | None, str | None]:
         """The run under the cursor, and the file of it, if the cursor is on one."""
         key = self.listing.current_key
-        if key is None or key == "none":
+        if key is None or key == OLDER:
             return None, None
         run_id, _, path = key.partition("\n")
         return run_id, path or None
 
+    def _ask_rows(self) -> None:
+        """Ask for all runs that fit, where the snapshot may not hold them."""
+        if self._all or ((self.operation or self.status) and self._older_runs):
+            self.gateway.runs(self.operation, self.status, self)
+
+    @property
+    def _older_runs(self) -> bool:
+        """Whether the journal may hold runs that the snapshot does not."""
+        return self.snapshot is not None and len(self.snapshot.runs) >= SNAPSHOT_RUNS
+
     def _open(self, run_id: str | None, path: str | None) -> None:
+        if self.listing.current_key == OLDER:
+            self._all = True
+            self._ask_rows()
+            self.post_message(self.Said("Reading the whole journal."))
+            return
         if run_id is None:
             return
         if path is not None or self.list_only:
@@ -190,7 +222,7 @@ class RunsPane(SplitPane):
         items: list[RunRow | FileOf | str] = []
         if self.operation or self.status:
             items.append(f"only {self.operation or self.status}   f changes")
-        for run in self.snapshot.runs:
+        for run in self.snapshot.runs if self._rows is None else self._rows:
             if (self.operation and run.operation != self.operation) or (
                 self.status and run.status != self.status
             ):
@@ -198,6 +230,8 @@ class RunsPane(SplitPane):
             items.append(run)
             if run.run_id == self._open_run and run.run_id in self._views:
                 items.extend(FileOf(run.run_id, change) for change in self._views[run.run_id].files)
+        if self._older_runs and self._rows is None:
+            items.append(OLDER)
         if not any(isinstance(item, RunRow) for item in items):
             self.show_empty(NOTHING_FITS if self.snapshot.runs else NO_RUNS)
             return
@@ -210,7 +244,7 @@ class RunsPane(SplitPane):
 
 def _key(item: RunRow | FileOf | str) -> str | None:
     if isinstance(item, str):
-        return None
+        return item if item == OLDER else None
     return f"{item.run_id}\n{item.change.path}" if isinstance(item, FileOf) else item.run_id
 
 

@@ -6,10 +6,10 @@ import re
 from datetime import datetime
 
 from dsh_memory import visible
-from dsh_memory.inspection import Mark, RecordEntry, RecordView, TopicView
+from dsh_memory.inspection import Mark, MemoryFact, RecordEntry, RecordView, TopicView
 from dsh_memory_tui.widgets.lines import EMPTY, Line, Piece, cut, heading, line, pad, pad_left, rule, wrap
 from dsh_memory_tui.widgets.record_list import Fixed
-from dsh_memory_tui.wording import ATTENTION, BAD, GOOD, OFF, age, exact, plural, short, size
+from dsh_memory_tui.wording import ATTENTION, BAD, GOOD, OFF, age, exact, plural, short, size, who
 
 #: Characters of a body that are shown; the rest is a matter for an editor.
 MAX_BODY = 300_000
@@ -151,6 +151,10 @@ class RecordText:
         if view.review_after:
             lines.extend(labelled("review after", visible(view.review_after), width))
         lines.append(line((pad("content hash", _LABEL), "muted"), visible(view.content_hash)))
+        if view.memory is not None:
+            lines.extend((EMPTY, heading("Who wrote it", "through the memory API")))
+            for label, text in _memory_facts(view.memory):
+                lines.extend(labelled(label, text, width))
         if view.fields:
             lines.extend((EMPTY, heading("Front matter", "as typed")))
             for field in view.fields:
@@ -160,13 +164,16 @@ class RecordText:
         if view.history:
             lines.extend((EMPTY, heading("History", plural(len(view.history), "commit"))))
             for commit in view.history[:_HISTORY]:
+                hands = who(commit)
                 lines.append(
                     line(
                         (pad(short(commit.commit), 9), "accent"),
                         (pad(age(commit.committed_at, self._now), 12), "muted"),
-                        visible(commit.subject),
+                        (f"{hands}  " if hands else "", "text"),
+                        (visible(commit.subject), "muted" if hands else "text"),
                     )
                 )
+            lines.append(line(("v ", "key"), ("restores one of them", "muted")))
         return lines
 
     def _usage(self, width: int) -> list[Line]:
@@ -186,6 +193,27 @@ def labelled(label: str, text: str, width: int, label_width: int = _LABEL) -> li
         line((pad(label if index == 0 else "", label_width), "muted"), part)
         for index, part in enumerate(wrap(text, room))
     ]
+
+
+def _memory_facts(memory: MemoryFact) -> list[tuple[str, str]]:
+    """What the memory API keeps of a record, in the order a reviewer asks; what is not set is left out."""
+    by = " / ".join(word for word in (memory.agent, memory.agent_instance) if word)
+    facts = (
+        ("door", memory.door),
+        ("agent", by),
+        ("source", memory.source),
+        ("version", f"{memory.version:,}, {memory.status}"),
+        ("scope", memory.scope),
+        ("team", memory.team),
+        ("bucket", memory.bucket),
+        ("path", memory.path),
+        ("kind", f"{memory.kind}, {memory.memory_type}"),
+        ("semantic key", memory.semantic_key),
+        ("importance", None if memory.importance is None else f"{memory.importance:g}"),
+        ("confidence", None if memory.confidence is None else f"{memory.confidence:g}"),
+        ("valid until", memory.expires_at),
+    )
+    return [(label, visible(text)) for label, text in facts if text]
 
 
 _OUTCOMES = {"wins": (GOOD, "good"), "loses": ("·", "muted"), "out": (OFF, "muted")}
