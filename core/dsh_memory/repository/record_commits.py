@@ -41,13 +41,15 @@ from dsh_memory.repository.opening import Repository
 from dsh_memory.repository.phases import reached
 from dsh_memory.repository.plan import PLAN_NAME, FileChange, Plan
 from dsh_memory.repository.projection import Projection, Signature
-from dsh_memory.repository.refs import drop_private_ref, make_private_ref, move_branch
+from dsh_memory.repository.refs import drop_private_ref, move_branch, place_private_ref
 from dsh_memory.repository.trees import TreeEdit
 from dsh_memory.repository.view import in_progress
 from dsh_memory.repository.workspace import RUN_NAME, Workspace
 from dsh_memory.repository.write_memo import WriteMemo, head_and_branch
 
 OPERATION: Final = "write"
+
+_REF: Final = "ref.prepared"
 
 
 @dataclass(frozen=True, slots=True)
@@ -285,14 +287,22 @@ class _Session:
             projection.stage({**contents, **read_blobs(self._git, missing)}, flush=False)
             index = self._prepare_index(plan)
             self._workspace.write(PLAN_NAME, plan.to_bytes())
+            self._workspace.write(_REF, plan.target_commit.encode() + b"\n")
             with Flush() as files:
                 files.add_all(objects.descriptors)
-                files.add_files(self._workspace.folder, PREPARED_INDEX, PLAN_NAME)
+                files.add_files(self._workspace.folder, PREPARED_INDEX, PLAN_NAME, _REF)
                 files.add_files(self._workspace.files, *projection.staged())
                 files.run()
             changed = objects.settle()
-            changed += make_private_ref(self._git, self._repo.common_dir, self._run_id, plan.target_commit)
             self._has_ref = True
+            changed += place_private_ref(
+                self._git,
+                self._repo.common_dir,
+                self._run_id,
+                plan.target_commit,
+                folder=self._workspace.folder,
+                name=_REF,
+            )
             self._lock.record(
                 replace(
                     self._lock.run,

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import os
 
-from dsh_memory.repository.descriptors import CREATE_FLAGS
 from dsh_memory.repository.git import GitFailed, SealedGit, WritingGit
-from dsh_memory.repository.lock import write_all
 from dsh_memory.repository.objects import identity_environment
 
 PRIVATE_REFS = "refs/dsh-memory/"
@@ -17,26 +15,22 @@ def private_ref(run_id: str) -> str:
     return PRIVATE_REFS + run_id
 
 
-def make_private_ref(git: WritingGit, common_dir: str, run_id: str, commit: str) -> list[str]:
-    """Makes the run's private ref; what has to be flushed for it to last. No process where refs are files."""
+def place_private_ref(
+    git: WritingGit, common_dir: str, run_id: str, commit: str, *, folder: int, name: str
+) -> list[str]:
+    """Makes the run's private ref of a durable file in `folder` that holds the commit's id and a line's end.
+
+    It stands whole or not at all: Git cannot even delete a ref that was written in part. No process where refs are
+    files; the answer is what has to be flushed for the ref to last.
+    """
     if os.path.exists(os.path.join(common_dir, "reftable")):
-        git.run(
-            "update-ref",
-            "--stdin",
-            "-z",
-            stdin=b"create %b\0%b\0" % (private_ref(run_id).encode(), commit.encode()),
-        )
+        created = b"create %b\0%b\0" % (private_ref(run_id).encode(), commit.encode())
+        git.run("update-ref", "--stdin", "-z", stdin=created)
         return []
     path = os.path.join(common_dir, private_ref(run_id))
-    folder = os.path.dirname(path)
-    os.makedirs(folder, exist_ok=True)
-    # Nobody else has this name: the run's id is its own, and the operation lock is held.
-    descriptor = os.open(path, CREATE_FLAGS, 0o666)
-    try:
-        write_all(descriptor, commit.encode() + b"\n")
-    finally:
-        os.close(descriptor)
-    return [path, folder]
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    os.rename(name, path, src_dir_fd=folder)
+    return [os.path.dirname(path)]
 
 
 def branch_of_head(git: SealedGit) -> str | None:
