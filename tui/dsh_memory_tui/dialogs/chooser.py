@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from rich.cells import cell_len
 from textual import events, on
 from textual.app import ComposeResult
 from textual.containers import Horizontal
@@ -87,15 +88,16 @@ class ChooserDialog(Dialog[str]):
             nothing = line(("Nothing is called that.", "muted"))
             self.query_one("#options", RecordList).show(lambda _width: Fixed(((None, nothing),)), top=True)
             return
-        rows = Drawn(found, lambda option: option.id, lambda option, width: (_draw(option, width),))
+        label = max(18, *(cell_len(option.label) + 2 for option in found))
+        rows = Drawn(found, lambda option: option.id, lambda option, width: (_draw(option, label, width),))
         self.query_one("#options", RecordList).show(lambda _width: rows, top=True)
 
 
-def _draw(option: Option, width: int) -> Line:
+def _draw(option: Option, label: int, width: int) -> Line:
     role = "muted" if option.off else "text"
     help_text = option.off or option.help
     return line(
-        (pad(option.label, 18), role),
+        (pad(option.label, label), role),
         (help_text if width > 50 else "", "muted"),
         right=[(option.key, "key")] if option.key else (),
     )
