@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dsh_memory.search import bits
 
 _SEPARATOR = "\n"
+_NUMBER_SIZE = array("I").itemsize
 
 
 class Lexicon:
@@ -72,23 +73,26 @@ class Postings:
         self.data = data
 
     @classmethod
-    def of(cls, size: int, lists: Iterable[array[int]]) -> Postings:
-        """Postings of lists of ascending document numbers."""
+    def of(cls, size: int, documents_of_terms: Iterable[array[int] | int]) -> Postings:
+        """Postings of terms; the documents of each are ascending numbers or a bit set."""
         counts, offsets, data = array("I"), array("Q", [0]), bytearray()
-        for documents in lists:
-            counts.append(len(documents))
-            if _is_dense(len(documents), size):
-                octets = bits.from_numbers(documents, size).to_bytes((size >> 3) + 1, "little")
-                data += octets + bytes(-len(octets) % documents.itemsize)
+        for documents in documents_of_terms:
+            count = documents.bit_count() if isinstance(documents, int) else len(documents)
+            counts.append(count)
+            if is_dense(count, size):
+                members = documents if isinstance(documents, int) else bits.from_numbers(documents, size)
+                octets = members.to_bytes((size >> 3) + 1, "little")
+                data += octets + bytes(-len(octets) % _NUMBER_SIZE)
             else:
-                data += documents.tobytes()
+                numbers = bits.numbers(documents) if isinstance(documents, int) else documents
+                data += array("I", numbers).tobytes()
             offsets.append(len(data))
         return cls(size, counts, offsets, memoryview(bytes(data)))
 
     def documents(self, number: int) -> Iterable[int]:
         """The documents of the term, ascending."""
         piece = self.data[self.offsets[number] : self.offsets[number + 1]]
-        if _is_dense(self.counts[number], self._size):
+        if is_dense(self.counts[number], self._size):
             return bits.numbers(int.from_bytes(piece, "little"))
         return piece.cast("I")
 
@@ -98,7 +102,7 @@ class Postings:
         octets = bytearray((self._size >> 3) + 1)
         for number in numbers:
             piece = self.data[self.offsets[number] : self.offsets[number + 1]]
-            if _is_dense(self.counts[number], self._size):
+            if is_dense(self.counts[number], self._size):
                 total |= int.from_bytes(piece, "little")
             else:
                 for document in piece.cast("I"):
@@ -106,5 +110,6 @@ class Postings:
         return total | int.from_bytes(octets, "little")
 
 
-def _is_dense(count: int, size: int) -> bool:
+def is_dense(count: int, size: int) -> bool:
+    """Whether so many of `size` documents take less room as bits than as numbers."""
     return count * 32 > size

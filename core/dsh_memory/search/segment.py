@@ -9,17 +9,19 @@ from __future__ import annotations
 
 from array import array
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from heapq import nsmallest
 from itertools import accumulate
 
 from dsh_memory.search import bits
-from dsh_memory.search.lexicon import Lexicon, Postings
+from dsh_memory.search.lexicon import Lexicon, Postings, is_dense
 from dsh_memory.search.ranking import SearchText, relevance, telling, words_of
 
 # A frequency beyond this is kept as this: the relevance it gives is 1 to three decimals either way.
 _LARGEST_FREQUENCY = 0xFFFF
+# The documents of a word in more than one of so many are joined with others faster as a bit set.
+_COMMON_SHARE = 512
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,36 +104,27 @@ class Segment:
     @classmethod
     def build(cls, documents: Iterable[Document]) -> Segment:
         """The index of these documents."""
-        counted = [(words_of(document.text.body), document) for document in documents]
-        counted.sort(key=lambda pair: (len(pair[0]), pair[1].path))
+        # Counted first and parted again below: the words of all documents at once would take ten times their texts.
+        counted = [(len(words_of(document.text.body)), document) for document in documents]
+        counted.sort(key=lambda pair: (pair[0], pair[1].path))
         ordered = [document for _, document in counted]
+        body = _Words()
+        for number, document in enumerate(ordered):
+            body.add(number, words_of(document.text.body))
         size = len(ordered)
-        frequencies: dict[str, array[int]] = {}
-        body_words: dict[str, array[int]] = {}
-        for number, (words, _) in enumerate(counted):
-            for word, frequency in Counter(words).items():
-                if word in body_words:
-                    body_words[word].append(number)
-                    frequencies[word].append(min(frequency, _LARGEST_FREQUENCY))
-                else:
-                    body_words[word] = array("I", (number,))
-                    frequencies[word] = array("H", (min(frequency, _LARGEST_FREQUENCY),))
-        flat = array("H")
-        for word in sorted(frequencies):
-            flat += frequencies[word]
         return cls(
             [document.key for document in ordered],
             [document.path for document in ordered],
-            array("I", (len(words) for words, _ in counted)),
+            array("I", (words for words, _ in counted)),
             [document.text.type for document in ordered],
             [document.expires_at for document in ordered],
             [document.id for document in ordered],
             (
-                _field(size, [document.text.head for document in ordered]),
-                _field(size, [document.text.id for document in ordered]),
-                _field(size, [document.text.body for document in ordered], body_words),
+                _field(size, _Words.of(document.text.head for document in ordered)),
+                _field(size, _Words.of(document.text.id for document in ordered)),
+                _field(size, body),
             ),
-            flat,
+            body.frequencies(),
         )
 
     def groups(self, tokens: Iterable[str], live: int) -> Iterator[tuple[int, int]]:
@@ -178,30 +171,95 @@ class Segment:
         ]
 
 
-def _field(size: int, texts: Sequence[str], words: dict[str, array[int]] | None = None) -> FieldIndex:
-    if words is None:
-        words = _inverted(set(words_of(text)) for text in texts)
-    grams = _inverted(_grams(text) for text in texts)
-    word_terms = sorted(words)
-    gram_terms = sorted(gram for gram in grams if gram.isalnum())
+class _Words:
+    """The words of documents that are given in the order of their numbers."""
+
+    def __init__(self) -> None:
+        self._documents: dict[str, array[int]] = {}
+        self._adding = _Adding(self._documents)
+        self._repeated: dict[str, list[tuple[int, int]]] = {}
+
+    @classmethod
+    def of(cls, texts: Iterable[str]) -> _Words:
+        """The words of the texts, the first of which is that of document 0."""
+        words = cls()
+        for number, text in enumerate(texts):
+            words.add(number, words_of(text))
+        return words
+
+    def add(self, number: int, words: Sequence[str]) -> None:
+        """Adds a document with a number above all before."""
+        counts = Counter(words)
+        adding = self._adding
+        for word in counts:
+            adding[word](number)
+        if len(counts) < len(words):
+            for word, frequency in counts.items():
+                if frequency > 1:
+                    place = len(self._documents[word]) - 1
+                    self._repeated.setdefault(word, []).append((place, min(frequency, _LARGEST_FREQUENCY)))
+
+    def documents(self) -> dict[str, array[int]]:
+        """The documents of each word, ascending, in the order of the words."""
+        return dict(sorted(self._documents.items()))
+
+    def frequencies(self) -> array[int]:
+        """How often each word is in each of its documents, side by side with `documents`."""
+        flat = array("H")
+        for word, documents in self.documents().items():
+            start = len(flat)
+            flat += array("H", (1,)) * len(documents)
+            for place, frequency in self._repeated.get(word, ()):
+                flat[start + place] = frequency
+        return flat
+
+
+class _Adding(dict[str, Callable[[int], None]]):
+    """What adds a number to the documents of a word; a word that is new gets its list."""
+
+    def __init__(self, documents: dict[str, array[int]]) -> None:
+        super().__init__()
+        self._documents = documents
+
+    def __missing__(self, word: str) -> Callable[[int], None]:
+        self._documents[word] = numbers = array("I")
+        self[word] = numbers.append
+        return numbers.append
+
+
+def _field(size: int, words: _Words) -> FieldIndex:
+    documents = words.documents()
+    grams = dict(sorted(_grams(size, documents).items()))
     return FieldIndex(
-        Lexicon.of(word_terms),
-        Postings.of(size, (words[term] for term in word_terms)),
-        Lexicon.of(gram_terms),
-        Postings.of(size, (grams[term] for term in gram_terms)),
+        Lexicon.of(documents),
+        Postings.of(size, documents.values()),
+        Lexicon.of(grams),
+        Postings.of(size, grams.values()),
     )
 
 
-def _grams(text: str) -> set[str]:
-    return {*text, *map(str.__add__, text, text[1:])}
-
-
-def _inverted(terms_of_documents: Iterable[Iterable[str]]) -> dict[str, array[int]]:
-    documents: dict[str, array[int]] = {}
-    for number, terms in enumerate(terms_of_documents):
-        for term in terms:
-            if term in documents:
-                documents[term].append(number)
+def _grams(size: int, words: Mapping[str, array[int]]) -> dict[str, array[int] | int]:
+    """The documents of each letter and each pair of letters: those of the words that hold it."""
+    many: dict[str, int] = {}
+    few: dict[str, array[int]] = {}
+    for word, documents in words.items():
+        members = bits.from_numbers(documents, size) if len(documents) * _COMMON_SHARE > size else 0
+        for gram in {*word, *map(str.__add__, word, word[1:])}:
+            if members:
+                many[gram] = many.get(gram, 0) | members
+            elif gram not in few:
+                few[gram] = documents[:]
             else:
-                documents[term] = array("I", (number,))
-    return documents
+                numbers = few[gram]
+                numbers += documents
+                if is_dense(len(numbers), size):
+                    many[gram] = many.get(gram, 0) | bits.from_numbers(numbers, size)
+                    del few[gram]
+    grams: dict[str, array[int] | int] = {**many}
+    for gram, numbers in few.items():
+        grams[gram] = (
+            many[gram] | bits.from_numbers(numbers, size)
+            if gram in many
+            else array("I", sorted(set(numbers)))
+        )
+    return grams
