@@ -3,6 +3,7 @@ hand."""
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import shutil
@@ -19,6 +20,7 @@ from dsh_memory.repository.clearing import clear
 from dsh_memory.repository.mutation import recover
 from dsh_memory.repository.rollback import rollback
 from dsh_memory.repository.view import read_records
+from dsh_memory.repository.workspace import Workspace
 from tests.reliability import actor
 from tests.reliability.invariants import assert_clean, assert_sound, subjects, survives
 from tests.support.repositories import MemoryRepository, record
@@ -136,6 +138,37 @@ def test_next_change_of_any_kind_recovers_first(filled: MemoryRepository, phase:
     actor.run(filled.root, "apply", argument, die_at=[phase, 1])
     with filled.open() as repo:
         assert clear(repo, utc_now)["alreadyEmpty"] is False
+    assert filled.live_payload() == {"summary.md": b""}
+    assert_clean(filled)
+    assert_sound(filled)
+
+
+@pytest.mark.parametrize("phase", ["staged", "moved"])
+def test_the_same_preview_can_be_applied_again_at_once(filled: MemoryRepository, phase: str) -> None:
+    argument = prepare(filled, "apply")
+    actor.run(filled.root, "apply", argument, die_at=[phase, 1])
+    _, again = actor.run(filled.root, "apply", argument)
+    if phase == "staged":
+        assert again["value"]["status"] == "applied"
+    else:
+        assert again == {"code": "preview-not-found", "detail": None}, "it was applied by the recovery"
+    assert b"new\n" in filled.live_payload()["handbook/n2.md"]
+    assert_clean(filled)
+    assert_sound(filled)
+
+
+def test_a_change_stands_though_what_it_needed_cannot_be_put_away(
+    filled: MemoryRepository, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(workspace: Workspace) -> None:
+        raise OSError(errno.EIO, "Input/output error")
+
+    with monkeypatch.context() as patch, filled.open() as repo:
+        patch.setattr(Workspace, "remove", refuse)
+        assert clear(repo, utc_now)["alreadyEmpty"] is False
+    assert filled.live_payload() == {"summary.md": b""}
+    with filled.open() as repo:
+        assert len(recover(repo, utc_now).forward) == 1
     assert filled.live_payload() == {"summary.md": b""}
     assert_clean(filled)
     assert_sound(filled)

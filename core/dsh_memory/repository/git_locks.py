@@ -90,7 +90,8 @@ def _holds(process: str, path: str, places: tuple[str, ...]) -> bool:
             if any(folder == place or folder.startswith(place + "/") for place in places):
                 return True
         return any(_link_of(f"{process}/fd/{number}") == path for number in os.listdir(f"{process}/fd"))
-    except FileNotFoundError:
+    except (FileNotFoundError, ProcessLookupError):
+        # It ended while it was looked at.
         return False
     except PermissionError:
         # Another user's: only if it is git it could be at work here.

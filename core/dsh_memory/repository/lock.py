@@ -221,11 +221,21 @@ def hold(
             _sweep(folder, descriptor)
             yield lock
         finally:
-            lock.forget_run()
-            # guard: release-own-inode-only
-            if _same_file(folder, LOCK_NAME, descriptor):
-                _unlink(folder, LOCK_NAME)
-            os.close(descriptor)
+            _release(lock, folder, descriptor)
+
+
+def _release(lock: OperationLock, folder: int, descriptor: int) -> None:
+    try:
+        lock.forget_run()
+        # guard: release-own-inode-only
+        if _same_file(folder, LOCK_NAME, descriptor):
+            _unlink(folder, LOCK_NAME)
+    except OSError:
+        # What was done under the lock is done. A lock without its flock is stale to the next taker, and a run
+        # without its lock is found dead and journaled by it.
+        return
+    finally:
+        os.close(descriptor)
 
 
 def write_all(descriptor: int, data: bytes) -> None:

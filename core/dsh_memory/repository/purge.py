@@ -18,9 +18,11 @@ from datetime import datetime
 from typing import Final
 
 from dsh_memory.environment import format_instant
+from dsh_memory.errors import MemoryFailure
 from dsh_memory.records.metadata import Record, read_record
 from dsh_memory.repository.failures import TransactionFailed, failing
 from dsh_memory.repository.finishing import finish, prepare_index
+from dsh_memory.repository.git import GitFailed
 from dsh_memory.repository.git_locks import remove_locks_of_killed_git
 from dsh_memory.repository.journal import LAST_RUN, RUNS_FOLDER, RunRecord, validate_run_id
 from dsh_memory.repository.lock import Clock, OperationLock
@@ -169,11 +171,25 @@ class _Purge:
             move_refs(self._git, old_refs, moved, "dsh-memory: purge", environment)
             reached("moved")
             self._pending = self._lock.keep_run = True
-            finish(self._repo, self._git, self._workspace, plan, projection, journal)
-        self._pending = self._lock.keep_run = False
-        left = clean(self._repo, self._git, unwanted, record_id)
+            purged = self._follow(plan, projection, journal, unwanted, record_id)
         rewritten = sum(old != now for old, now in new.commits.items())
-        return Purged(self._run_id, target, rewritten, not left, self._beyond_reach())
+        return Purged(self._run_id, target, rewritten, purged, self._beyond_reach())
+
+    def _follow(
+        self,
+        plan: Plan,
+        projection: Projection,
+        journal: Mapping[str, bytes],
+        unwanted: frozenset[str],
+        record_id: str,
+    ) -> bool:
+        """Whether worktree, index and objects followed; else the next change brings them after the refs."""
+        try:
+            finish(self._repo, self._git, self._workspace, plan, projection, journal)
+            self._pending = self._lock.keep_run = False
+            return not clean(self._repo, self._git, unwanted, record_id)
+        except (GitFailed, OSError, MemoryFailure):
+            return False
 
     def _versions_of(self, record_id: str, history: bytes) -> tuple[set[str], frozenset[str]]:
         """The record's files, and every blob that was a version of it in history, index or worktree."""

@@ -268,7 +268,9 @@ def _journal(
                 recovered_run_id=run.run_id,
             )
         )
-    with Transaction(repo, clock, lock) as journaling:
+    # The same preview applied again has the dead run's id, whose folder stands until all is journaled.
+    again = any(run.run_id == lock.run.run_id for run in runs)
+    with Transaction(repo, clock, lock, run_id=new_run_id(clock()) if again else None) as journaling:
         journaling.journal(*records, subject="DPSK memory recovered")
 
 

@@ -94,11 +94,16 @@ class Transaction:
     head: str
 
     def __init__(
-        self, repo: Repository, clock: Clock, lock: OperationLock, cache: RecordCache | None = None
+        self,
+        repo: Repository,
+        clock: Clock,
+        lock: OperationLock,
+        cache: RecordCache | None = None,
+        run_id: str | None = None,
     ) -> None:
         self.repo = repo
         self.git: WritingGit = repo.writing()
-        self.run_id = lock.run.run_id
+        self.run_id = run_id or lock.run.run_id
         self.pending = False
         #: Operational files beside the journal's own that the run's end writes and commits: a sync's
         #: watermark.
@@ -116,7 +121,7 @@ class Transaction:
         with failing("ready"), ExitStack() as stack:
             self._workspace = Workspace(self.repo, self.run_id, create=True)
             stack.callback(self._put_away)
-            self._workspace.write(RUN_NAME, self._lock.run.to_bytes())
+            self._workspace.write(RUN_NAME, replace(self._lock.run, run_id=self.run_id).to_bytes())
             stack.enter_context(self._workspace.index_locked())
             self._look()
             self._settings = read_settings(self.git)
@@ -127,8 +132,14 @@ class Transaction:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        with failing("stage"):
-            self._stack.close()
+        try:
+            with failing("stage"):
+                self._stack.close()
+        except (TransactionFailed, MemoryFailure):
+            if not self._moved:
+                raise
+            # The change is in Git and stays: what could not be put away, the next change sweeps.
+            self.pending = self._lock.keep_run = True
 
     def live(self, path: str) -> Entry | None:
         """What stands at a payload path in the worktree, as it was found."""

@@ -88,6 +88,10 @@ def _make_lock_folder(folder: int, deadline: float) -> int | None:
         finally:
             os.close(descriptor)
         return os.fstat(lock).st_ino
+    except OSError:
+        # Without its owner's name the folder would be in everybody's way for a while.
+        _remove_folder(folder, LOCK_FOLDER_NAME)
+        raise
     finally:
         os.close(lock)
 
