@@ -15,6 +15,7 @@ from tests.reliability.aftermath import Learned, learned
 from tests.reliability.figures import Figures
 from tests.reliability.operations import OPERATIONS
 from tests.reliability.scenes import Scene
+from tests.reliability.tracing import Missed
 
 Case = TypeVar("Case")
 
@@ -35,18 +36,21 @@ def learned_operations(names: Iterable[str] = OPERATIONS) -> Iterator[list[Learn
             yield list(pool.map(learn, names))
 
 
-def tried(cases: Sequence[Case], attempt: Callable[[Case], None], *, workers: int | None = None) -> Figures:
-    """How many cases were tried, and what each lost that raised."""
+def tried(cases: Sequence[Case], attempt: Callable[[Case], None]) -> Figures:
+    """How many cases were tried, and what each lost that raised; those whose call was not made do not count."""
 
-    def one(case: Case) -> str | None:
+    def one(case: Case) -> tuple[int, str | None]:
         try:
             attempt(case)
+        except Missed:
+            return 0, None
         except AssertionError as lost:
-            return f"{case}: {lost}"
-        return None
+            return 1, f"{case}: {lost}"
+        return 1, None
 
-    with _pool(workers) as pool:
-        return Figures(len(cases), tuple(loss for loss in pool.map(one, cases) if loss is not None))
+    with _pool() as pool:
+        ends = list(pool.map(one, cases))
+    return Figures(sum(number for number, _ in ends), tuple(loss for _, loss in ends if loss is not None))
 
 
 @contextmanager
@@ -64,5 +68,5 @@ def sample(cases: Sequence[Case], most: int) -> Sequence[Case]:
     return [cases[(number + 1) * len(cases) // most - 1] for number in range(most)]
 
 
-def _pool(workers: int | None = None) -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(workers or os.cpu_count())
+def _pool() -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(os.cpu_count())

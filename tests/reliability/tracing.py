@@ -1,6 +1,6 @@
 """Which system calls of an operation change the disk, and how strace cuts or fails exactly one of them.
 
-strace counts calls for each process by itself. So the Python process is traced alone, and each git process it
+strace counts calls for each process and each name by itself. So the Python process is traced alone, and each git process it
 starts is traced by a `git` that stands first on the PATH, counts how often it was started, and puts strace
 before the one that is meant.
 """
@@ -34,8 +34,8 @@ _PYTHON: Final = 0
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """One system call: the `call`th traced one of a process (0 the Python process, else the nth git), or with
-    `child` of a process that this git started. `words` name the git command.
+    """One system call: the `call`th of its name in a process (0 the Python process, else the nth git), or with
+    `child` in a process that this git started. `words` name the git command.
     """
 
     process: int
@@ -56,13 +56,11 @@ class Point:
 
     def __str__(self) -> str:
         where = f"git {self.process} ({self.words})" if self.in_git else "python"
-        return f"{where}{' child' if self.child else ''}, call {self.call}: {self.name}"
+        return f"{where}{' child' if self.child else ''}, {self.name} {self.call}"
 
 
-def is_possible() -> bool:
-    """Whether strace is there and may trace."""
-    strace = shutil.which("strace")
-    return strace is not None
+class Missed(Exception):
+    """The call that was meant was not made this time."""
 
 
 def learn(scene: Scene, command: Sequence[str]) -> tuple[Ended, list[Point]]:
@@ -76,17 +74,30 @@ def learn(scene: Scene, command: Sequence[str]) -> tuple[Ended, list[Point]]:
 
 
 def kill(scene: Scene, command: Sequence[str], point: Point, *, alone: bool) -> Ended:
-    """Runs the command with SIGKILL at the point; unless `alone`, the whole process group dies at once."""
-    return _inject(scene, command, point, "signal=KILL", group_dies=not alone)
+    """Runs the command with SIGKILL at the point; unless `alone`, the whole process group dies at once.
+
+    Raises Missed.
+    """
+    return _inject(scene, command, point, "signal=KILL", "= ?\n", group_dies=not alone)
 
 
 def fail(scene: Scene, command: Sequence[str], point: Point, error: str) -> Ended:
-    """Runs the command with one call failing as if the system refused it."""
-    return _inject(scene, command, point, f"error={error}", group_dies=False)
+    """Runs the command with one call failing as if the system refused it; raises Missed."""
+    return _inject(scene, command, point, f"error={error}", "(INJECTED)", group_dies=False)
 
 
-def _inject(scene: Scene, command: Sequence[str], point: Point, what: str, *, group_dies: bool) -> Ended:
-    injection = ["-e", f"inject={_TRACED}:{what}:when={point.call}"]
+def _inject(
+    scene: Scene, command: Sequence[str], point: Point, what: str, trace: str, *, group_dies: bool
+) -> Ended:
+    ended = _run_with(scene, command, point, what, group_dies=group_dies)
+    path = scene.folder / f"trace.{point.process}"
+    if not path.exists() or trace not in path.read_text(errors="replace"):
+        raise Missed
+    return ended
+
+
+def _run_with(scene: Scene, command: Sequence[str], point: Point, what: str, *, group_dies: bool) -> Ended:
+    injection = ["-e", f"inject={point.name}:{what}:when={point.call}"]
     if not point.in_git:
         _write_shim(scene, 'exec "$git" "$@"')
         return scene.run([*_strace_words(scene, str(_PYTHON)), *injection, *command])
@@ -101,7 +112,7 @@ def _inject(scene: Scene, command: Sequence[str], point: Point, what: str, *, gr
 
 def _strace_words(scene: Scene, number: str) -> list[str]:
     trace = str(scene.folder / f"trace.{number}")
-    return ["strace", "-qq", "-y", "-s", "0", "-o", trace, "-e", f"trace={_TRACED}", "-e", "signal=none"]
+    return ["strace", "-q", "-y", "-s", "0", "-o", trace, "-e", f"trace={_TRACED}", "-e", "signal=none"]
 
 
 def _strace(scene: Scene, number: str) -> str:
@@ -128,20 +139,20 @@ def _points(trace: Path, scene: Scene) -> list[Point]:
     process = int(trace.suffix[1:])
     words = _words_of(scene, process)
     first: str | None = None
-    calls: dict[str | None, int] = {}
-    reached: set[int] = set()
+    calls: dict[tuple[str | None, str], int] = {}
+    reached: set[tuple[str, int]] = set()
     points: list[Point] = []
     for line in trace.read_text(errors="replace").splitlines():
         found = _CALL.match(line)
         if found is None:
             continue
         first = first or found["process"]
-        own = calls[found["process"]] = calls.get(found["process"], 0) + 1
-        child = found["process"] != first
+        name, child = found["name"], found["process"] != first
+        own = calls[found["process"], name] = calls.get((found["process"], name), 0) + 1
         # Where children are traced, too, the first process that makes its nth call is the one that is met.
-        if (not child or own not in reached) and _changes(found["name"], found["rest"], str(scene.folder)):
-            points.append(Point(process, own, found["name"], words, child))
-        reached.add(own)
+        if (not child or (name, own) not in reached) and _changes(name, found["rest"], str(scene.folder)):
+            points.append(Point(process, own, name, words, child))
+        reached.add((name, own))
     return points
 
 
