@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
 from typing import Any, Final
 
 from mcp.server.mcpserver import Context, MCPServer
@@ -15,7 +16,7 @@ from mcp_types import CallToolResult, TextContent, Tool, ToolAnnotations
 from pydantic import ValidationError
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request as HttpRequest
-from starlette.types import Receive, Scope, Send
+from starlette.types import ASGIApp
 
 from dsh_memory.api.app import Door, caller_of
 from dsh_memory.api.endpoints import MemoryApi
@@ -23,7 +24,7 @@ from dsh_memory.api.failures import ApiFailure
 from dsh_memory.api.mcp_tools import TOOLS, ToolEntry, as_agent, result_text
 from dsh_memory.api.store import MemoryStore, unavailable
 from dsh_memory.api.values import Caller
-from dsh_memory.api.wire import check_texts, refuse
+from dsh_memory.api.wire import check_texts
 from dsh_memory.errors import MemoryFailure
 
 _RESULT: Final = {
@@ -38,6 +39,7 @@ _INSTRUCTIONS: Final = (
 _log = logging.getLogger("dsh_memory")
 _BY_NAME: Final = {tool.name: tool for tool in TOOLS}
 
+AsyncContext = AbstractAsyncContextManager[None]
 Admit = Callable[[HttpRequest, str, str], Caller]
 
 
@@ -112,27 +114,17 @@ class MemoryServer(MCPServer):
         return caller
 
 
-class GuardedApp:
-    """The ASGI application of `/mcp`: no call reaches the SDK without a token that may read."""
-
-    def __init__(self, server: MemoryServer, door: Door) -> None:
-        self._door = door
-        self._app = server.streamable_http_app(
-            streamable_http_path="/mcp",
-            stateless_http=True,
-            json_response=True,
-            # Host and Origin are the fence's business, which knows the allowed names.
-            transport_security=TransportSecuritySettings(enable_dns_rebinding_protection=False),
-        )
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        # guard: mcp-needs-a-token
-        try:
-            self._door.admit(HttpRequest(scope), "memory:read")
-        except ApiFailure as failure:
-            await refuse(failure)(scope, receive, send)
-            return
-        await self._app(scope, receive, send)
+def http_application(store: MemoryStore, door: Door) -> tuple[ASGIApp, AsyncContext]:
+    """The ASGI application of `/mcp`, and what has to be entered while it answers."""
+    server = MemoryServer(store, http_admission(door))
+    app = server.streamable_http_app(
+        streamable_http_path="/mcp",
+        stateless_http=True,
+        json_response=True,
+        # Host and Origin are the fence's business, which knows the allowed names.
+        transport_security=TransportSecuritySettings(enable_dns_rebinding_protection=False),
+    )
+    return app, server.session_manager.run()
 
 
 def http_admission(door: Door) -> Admit:

@@ -17,7 +17,7 @@ from starlette.routing import Route
 
 from dsh_memory.api.app import Door, memory_routes, outside
 from dsh_memory.api.limits import RateLimits
-from dsh_memory.api.mcp import GuardedApp, MemoryServer, http_admission
+from dsh_memory.api.mcp_mount import McpMount
 from dsh_memory.api.store import MemoryStore
 from dsh_memory.environment import Environment, utc_now
 from dsh_memory.hosts.access_log import AccessLog
@@ -57,13 +57,12 @@ def application(environment: Environment, options: HttpOptions) -> Starlette:
     store = MemoryStore(environment)
 
     door = Door(gate, options.rate_limits)
-    server = MemoryServer(store, http_admission(door))
-    mcp = GuardedApp(server, door)
+    mcp = McpMount(store, door)
 
     @asynccontextmanager
     async def life(_: Starlette) -> AsyncIterator[None]:
         try:
-            async with server.session_manager.run():
+            async with mcp.running():
                 yield
         finally:
             store.close()
