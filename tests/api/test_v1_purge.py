@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sqlite3
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,10 +11,12 @@ from pathlib import Path
 import pytest
 
 from dsh_memory.api.models import ForgetRequest, RememberRequest
-from dsh_memory.api.store import MemoryStore
+from dsh_memory.api.state import State
+from dsh_memory.api.store import MemoryStore, Replay
 from dsh_memory.api.values import Caller
 from dsh_memory.api.writing import Writing
 from dsh_memory.environment import utc_now
+from dsh_memory.errors import MemoryFailure, RepoUnavailable
 from dsh_memory.repository import phases
 from dsh_memory.repository.purge import purge
 from dsh_memory.service import MemoryService
@@ -168,3 +171,29 @@ def test_a_purge_that_died_loses_nothing_and_is_finished(
     if point in ("rewritten", "staged"):
         fresh.forget(Caller(), gone, ForgetRequest(mode="hard_delete"))
     assert places_with(CANARY, memory) == []
+
+
+def test_a_write_stands_though_the_state_beside_it_cannot_be_settled(
+    memory: MemoryRepository, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = MemoryStore(memory.environment)
+    writing = Writing(store)
+
+    def full(state: State) -> sqlite3.Connection:
+        raise sqlite3.OperationalError("database or disk is full")
+
+    request = RememberRequest(content="The build is blue.", path="p")
+    with monkeypatch.context() as patch:
+        patch.setattr(State, "_connect", full)
+        with pytest.raises(MemoryFailure) as refused:
+            writing.remember(Caller(), request, Replay("key", "print"))
+    assert refused.value.detail == "state-unusable"
+    with monkeypatch.context() as patch:
+        patch.setattr(State, "settle", _refusing_settle)
+        first = writing.remember(Caller(), request, Replay("key", "print"))
+    assert writing.remember(Caller(), request, Replay("key", "print")) == first
+    store.close()
+
+
+def _refusing_settle(state: State, keys: object, *, kept: bool) -> None:
+    raise RepoUnavailable("The state database cannot be used.", detail="state-unusable")

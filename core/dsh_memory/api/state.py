@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Final
 
+from dsh_memory.errors import RepoUnavailable
+
 #: How long a replay gets the first answer.
 REPLAY_WINDOW: Final = timedelta(days=1)
 
@@ -139,17 +141,22 @@ class State:
         with self._open() as database:
             for table in ("answers", "embeddings", "usage"):
                 database.execute(f"DELETE FROM {table} WHERE memory_id = ?", (memory_id,))  # noqa: S608
-        with self._lock:
-            if self._connection is not None:
-                self._connection.execute("VACUUM")
+            database.commit()
+            database.execute("VACUUM")
 
     @contextmanager
     def _open(self) -> Iterator[sqlite3.Connection]:
-        with self._lock:
-            if self._connection is None:
-                self._connection = self._connect()
-            with self._connection:
-                yield self._connection
+        """One transaction of the database; raises RepoUnavailable where the system refuses it."""
+        try:
+            with self._lock:
+                if self._connection is None:
+                    self._connection = self._connect()
+                with self._connection:
+                    yield self._connection
+        except (sqlite3.Error, OSError) as error:
+            raise RepoUnavailable(
+                f"The state database cannot be used: {error}.", detail="state-unusable"
+            ) from error
 
     def _connect(self) -> sqlite3.Connection:
         os.makedirs(os.path.dirname(self._path), mode=0o700, exist_ok=True)

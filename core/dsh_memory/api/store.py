@@ -10,7 +10,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Final
@@ -21,7 +21,7 @@ from dsh_memory.api.failures import ApiFailure, conflict
 from dsh_memory.api.state import FirstAnswer, State
 from dsh_memory.api.values import Caller
 from dsh_memory.environment import Environment, utc_now
-from dsh_memory.errors import MemoryFailure, OperationInProgress
+from dsh_memory.errors import MemoryFailure, OperationInProgress, RepoUnavailable
 from dsh_memory.records import Record
 from dsh_memory.repository.allowed_secrets import read_allowed_secrets
 from dsh_memory.repository.content import RecordCache
@@ -153,8 +153,9 @@ class MemoryStore:
             self._busy = True
         try:
             with Repository.open(self.environment) as repo:
-                purged = purge(repo, self.clock, memory_id, tombstones)
+                # First: once the record is gone, nobody could ask for what else is kept of it any more.
                 self.state.erase(memory_id)
+                purged = purge(repo, self.clock, memory_id, tombstones)
                 self._generation += 1
                 self._refresh(repo)
             return purged
@@ -326,7 +327,9 @@ class MemoryStore:
                         self._catalogue.remove(file)
             self._mark = self._current_mark()
         if prepared.expected:
-            self.state.settle(prepared.expected, kept=True)
+            # The commits stand; an answer that is not settled is looked up in them at its next replay.
+            with suppress(RepoUnavailable):
+                self.state.settle(prepared.expected, kept=True)
 
 
 def _failure(error: Exception) -> ApiFailure:
