@@ -1,11 +1,19 @@
-"""Numbers of the memory API at 10,000 records: writes a second, and milliseconds of search and context over HTTP."""
+"""Numbers of the memory API at 10,000 records: writes a second, milliseconds of search and context over HTTP, and
+what idle connections cost.
+"""
 
 from __future__ import annotations
 
+import os
+import resource
+import socket
 import statistics
+import subprocess
+import sys
 import tempfile
 import threading
 import time
+from contextlib import ExitStack
 from pathlib import Path
 
 import httpx
@@ -30,7 +38,38 @@ def run(records: int = _RECORDS, *, seconds: float = 5.0) -> dict[str, float]:
                 "remember/s, eight clients": _writes(served, 8, seconds),
                 "search p95 ms": _p95(client, "GET", seconds),
                 "context p95 ms": _p95(client, "POST", seconds),
+                "1,000 idle connections, MB": idle_connections(root),
             }
+
+
+def idle_connections(root: Path, count: int = 1000) -> float:
+    """MB that the resident set of a `serve --http` process grows by for so many connections that asked once."""
+    program = "import sys; from dsh_memory.cli import main; sys.exit(main())"
+    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    command = [sys.executable, "-c", program, "--root", str(root), "serve", "--http", "--port", "0"]
+    with (
+        subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as server,
+        ExitStack() as stack,
+    ):
+        stack.callback(server.terminate)
+        assert server.stdout is not None
+        port = int(server.stdout.readline().rsplit(b":", 1)[1])
+        request = f"GET /health HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\n\r\n".encode()
+        before = 0.0
+        for number in range(count + 1):
+            connection = stack.enter_context(socket.create_connection(("127.0.0.1", port)))
+            connection.sendall(request)
+            assert b" 200 " in connection.recv(4096)
+            if number == 0:
+                # What the first one brought in serves all.
+                before = _resident(server.pid)
+        return _resident(server.pid) - before
+
+
+def _resident(pid: int) -> float:
+    pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE") / 1e6
 
 
 def _writes(served: Served, clients: int, seconds: float) -> float:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import resource
 import signal
 import socket
 import sys
@@ -29,6 +30,7 @@ from dsh_memory.tokens import TokenStore
 
 #: Seconds that running requests may take after a signal; a clear of 100,000 records fits.
 _GRACE_SECONDS = 30
+_OPEN_FILES = 8192
 
 
 class ServeRefused(Exception):
@@ -96,6 +98,7 @@ def serve(environment: Environment, options: HttpOptions) -> None:
             f"{options.host} is open to the network; every method needs a token there: {reason}"
         )
     app = application(environment, options)
+    _allow_connections()
     listener = _bind(options)
     _log_to_stderr()
     config = uvicorn.Config(
@@ -126,6 +129,14 @@ def serve(environment: Environment, options: HttpOptions) -> None:
         )
     with listener:
         server.run(sockets=[listener])
+
+
+def _allow_connections() -> None:
+    """Lets the process hold many idle connections: the soft limit of open files is for programs of another kind."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = _OPEN_FILES if hard == resource.RLIM_INFINITY else min(_OPEN_FILES, hard)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
 def _bind(options: HttpOptions) -> socket.socket:
