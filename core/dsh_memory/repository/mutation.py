@@ -10,7 +10,9 @@ from dsh_memory.repository.content import RecordCache
 from dsh_memory.repository.failures import TransactionFailed, failing
 from dsh_memory.repository.journal import new_run_id
 from dsh_memory.repository.lock import Clock, OperationLock, hold
+from dsh_memory.repository.maintenance import start_if_due
 from dsh_memory.repository.opening import Repository
+from dsh_memory.repository.pending_log import mark_of
 from dsh_memory.repository.recovery import Recovery, resolve_interrupted, settle
 from dsh_memory.repository.transaction import Transaction
 
@@ -29,12 +31,17 @@ def answering(refusal: Callable[[TransactionFailed], MemoryFailure]) -> Iterator
 def locked(
     repo: Repository, clock: Clock, operation: str, run_id: str | None = None
 ) -> Iterator[OperationLock]:
-    """Holds the operation lock, after any dead run was recovered; the active run is recorded while it is
-    held."""
+    """Holds the operation lock, after any dead run was recovered and every acknowledged write committed; the
+    active run is recorded while it is held."""
+    if mark_of(repo.git_dir) is not None:
+        from dsh_memory.repository.folding import fold_pending
+
+        fold_pending(repo, clock)
     with hold(repo.root, operation, run_id or new_run_id(clock()), clock) as lock:
         settle(repo, clock, lock)
         lock.record(lock.run)
         yield lock
+    start_if_due(repo)
 
 
 @contextmanager

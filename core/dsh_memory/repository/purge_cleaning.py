@@ -11,6 +11,7 @@ from typing import Final
 from dsh_memory.records.metadata import Record, read_record
 from dsh_memory.repository.descriptors import remove_tree
 from dsh_memory.repository.git import WritingGit
+from dsh_memory.repository.maintenance import excluded, sweep
 from dsh_memory.repository.objects import BlobHasher
 from dsh_memory.repository.opening import Repository
 from dsh_memory.repository.previews import PREVIEWS_FOLDER
@@ -42,7 +43,15 @@ def finish_purge(repo: Repository) -> bool:
 
 
 def clean(repo: Repository, git: WritingGit, unwanted: frozenset[str], record_id: str) -> list[str]:
-    """Remove what still holds the blobs though no ref does; the blobs that are there in spite of it."""
+    """Remove what still holds the blobs though no ref does; the blobs that are there in spite of it.
+
+    Raises OperationInProgress where the objects are being packed and that does not end.
+    """
+    with excluded(repo.common_dir):
+        return _clean(repo, git, unwanted, record_id)
+
+
+def _clean(repo: Repository, git: WritingGit, unwanted: frozenset[str], record_id: str) -> list[str]:
     _drop_previews(repo, unwanted, record_id)
     for name in _OLD_HEADS:
         with suppress(FileNotFoundError):
@@ -52,6 +61,8 @@ def clean(repo: Repository, git: WritingGit, unwanted: frozenset[str], record_id
         path = os.path.join(repo.common_dir, "objects", "info" if name.startswith("commit") else "pack", name)
         with suppress(FileNotFoundError):
             shutil.rmtree(path) if os.path.isdir(path) else os.unlink(path)
+    # A killed repack leaves a whole pack under a name that Git's own pruning does not know.
+    sweep(repo.common_dir, older_than=0)
     git.run("repack", "-a", "-d", "-q")
     git.run("prune", "--expire=now")
     shutil.rmtree(repo.environment.cache_dir, ignore_errors=True)
