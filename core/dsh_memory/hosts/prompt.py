@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import codecs
 import re
+import unicodedata
+from typing import Final
 
 from dsh_memory.environment import Environment
 from dsh_memory.errors import MemoryFailure
@@ -37,19 +39,39 @@ The summary is longer than {SUMMARY_LIMIT:,} bytes and was cut here; the two too
 themselves.
 """
 
-# A model reads past white space, invisible characters and the other angle brackets, so a tag or a marker
-# spelled with them would still end the block. Possessive repeats keep the search linear.
-_UNSEEN = "\\s\x00-\x1f\x7f-\x9f\xad\u200b-\u200f\u202a-\u202e\u2060-\u2064\ufe00-\ufe0f\ufeff"
-
-
-def _spelled(*words: str) -> str:
-    return f"[{_UNSEEN}_-]*+".join(f"[{_UNSEEN}]*+".join(word) for word in words)
-
-
-_FORGED_TAG = re.compile(
-    f"[<\uff1c\ufe64\u2039\u3008](?=[{_UNSEEN}/\\\\\uff0f]*+{_spelled('summary', 'snapshot')})", re.I
+# A model reads past white space, punctuation, invisible characters, other brackets and letters that look alike,
+# so a tag or a marker spelled with them would still end the block: what counts is the skeleton of a text.
+_LOOK_ALIKE: Final = str.maketrans(
+    "\u2039\u2329\u27e8\u3008\u300a\u00ab\u276e\u27ea\u3010\u3014\u3016\u27e6"  # brackets
+    "\u0430\u0435\u043a\u043c\u043e\u043f\u0440\u0442\u0443\u0455\u04bb\u0501\u057d\u0578"  # Cyrillic, Armenian
+    "\u03b1\u03b5\u03ba\u03bc\u03bf\u03c1\u03c4\u03c5",  # Greek
+    "<<<<<<<<[[[[aekmonptyshdunaekmoptu",
 )
-_FORGED_MARKER = re.compile(f"[\\[\uff3b](?=[{_UNSEEN}]*+{_spelled('dpsk', 'memory')})", re.I)
+_NO_BONE: Final = re.compile(r"[^0-9a-z<\[]+")
+_FORGED: Final = re.compile(r"<(?=summarysnapshot)|\[(?=dpskmemory)")
+_DISARMED: Final = {"<": "[", "[": "("}
+
+
+def disarmed(text: str) -> str:
+    """Foreign text in which no tag or marker of ours stands, however it is spelled; never longer in UTF-8."""
+    if _FORGED.search(_skeleton(text)) is None:
+        return text
+    bones: list[str] = []
+    places: list[int] = []
+    for place, character in enumerate(text):
+        bone = _skeleton(character)
+        bones.append(bone)
+        places += [place] * len(bone)
+    characters = list(text)
+    for found in _FORGED.finditer("".join(bones)):
+        characters[places[found.start()]] = _DISARMED[found[0]]
+    return "".join(characters)
+
+
+def _skeleton(text: str) -> str:
+    if not text.isascii():
+        text = unicodedata.normalize("NFKD", text).casefold().translate(_LOOK_ALIKE)
+    return _NO_BONE.sub("", text.lower())
 
 
 def prompt_section(environment: Environment, enabled: bool) -> str | None:
@@ -87,7 +109,7 @@ def _cut(data: bytes) -> tuple[str, bool]:
     decoder = codecs.getincrementaldecoder("utf-8")("replace")
     text = decoder.decode(data[:SUMMARY_LIMIT], final=not truncated).removeprefix("\ufeff")
     # guard: prompt-delimiters (replacements are never longer, so that the limit holds afterwards)
-    text = _FORGED_MARKER.sub("(", _FORGED_TAG.sub("[", text))
+    text = disarmed(text)
     # Bytes that are no UTF-8 grow when they are replaced.
     kept = text.encode()[:SUMMARY_LIMIT].decode("utf-8", "ignore")
     return kept, truncated or len(kept) < len(text)
