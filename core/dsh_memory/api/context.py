@@ -17,7 +17,6 @@ from dsh_memory.api.shapes import boundary
 
 SNIPPET_CHARACTERS: Final = 240
 _LEAST_CONTENT_TOKENS: Final = 8
-_BLANK_LINES: Final = re.compile(r"\n\s*\n")
 _TOKEN: Final = re.compile(r"[A-Za-z0-9]+|[\u00c0-\u024f\u0370-\u058f]+|[\U0001f000-\U0001faff]|\S|\n")
 
 
@@ -124,8 +123,7 @@ def _fitted(hit: Hit, number: int, left: int, may_cut: bool) -> tuple[str | None
 
 def _entry(hit: Hit, number: int, content: str) -> str:
     # Every line after the first is indented: no memory can look like the head of another entry.
-    folded = _BLANK_LINES.sub("\n", content.replace("\r\n", "\n").replace("\r", "\n").strip())
-    lines = folded.replace("\n", "\n  ")
+    lines = "\n  ".join(line for line in content.strip().splitlines() if line.strip())
     memory = hit.memory
     return f"[{number}] id={memory.id} path={_one_line(memory.path)}\ncontent: {lines}"
 

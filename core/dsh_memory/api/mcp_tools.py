@@ -16,6 +16,7 @@ from dsh_memory.api.models import ContextRequest, ForgetRequest, ListQuery, Requ
 from dsh_memory.api.store import Answer
 from dsh_memory.api.values import Caller
 from dsh_memory.errors import ChangeRefused, PreviewFailure
+from dsh_memory.hosts.prompt import MARKER, disarmed
 from dsh_memory.hosts.tools import answer_tool
 from dsh_memory.service import MemoryService
 from dsh_memory.sync.proposing import from_files, propose
@@ -339,19 +340,27 @@ def result_text(answer: Answer | str, *, as_json: bool) -> str:
     if as_json:
         return json.dumps(answer, ensure_ascii=False, separators=(",", ":"))
     if "context_text" in answer:
-        return str(answer["context_text"]) or "No memory fits."
+        return _marked(str(answer["context_text"]))
     if "results" in answer:
-        return (
-            "\n\n".join(_found(number, each) for number, each in enumerate(answer["results"], 1))
-            or "No memory fits."
-        )
+        return _marked("\n\n".join(_found(number, each) for number, each in enumerate(answer["results"], 1)))
     return "\n".join(f"{key}: {_shown(value)}" for key, value in answer.items())
 
 
+def _marked(foreign: str) -> str:
+    """Text of memories under the mark that says what it is; nothing inside can pass for that mark."""
+    # guard: mcp-marks-foreign-text
+    return f"{MARKER}\n{disarmed(foreign)}" if foreign else "No memory fits."
+
+
 def _found(number: int, each: dict[str, Any]) -> str:
-    content = str(each["content"]).replace("\n", "\n  ")
-    return f"[{number}] id={each['id']} path={each['path']} score={each['score']}\n  {content}"
+    # Every line of a memory is indented, and its path is one line: none can look like the head of another result.
+    content = "\n  ".join(str(each["content"]).splitlines())
+    path = " ".join(str(each["path"]).split())
+    return f"[{number}] id={each['id']} path={path} score={each['score']}\n  {content}"
 
 
 def _shown(value: object) -> str:
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    if isinstance(value, str):
+        # No line of a text can look like the next key.
+        return "\n  ".join(value.splitlines())
+    return json.dumps(value, ensure_ascii=False)
