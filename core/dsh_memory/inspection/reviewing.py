@@ -12,6 +12,7 @@ from dsh_memory.errors import ChangeRefused
 from dsh_memory.inspection.values import ReviewWarning
 from dsh_memory.inspection.visiting import Visit
 from dsh_memory.inspection.wording import counted
+from dsh_memory.misleading import hints_of, new_lines
 from dsh_memory.records import Record, read_record
 from dsh_memory.repository.allowed_secrets import read_allowed_secrets
 from dsh_memory.repository.changes import StagedFile, check_change
@@ -46,7 +47,7 @@ def review(
                 )
             )
     for file in files:
-        losses += _losses(file)
+        losses += [*_losses(file), *_misleading(file)]
     return (*dict.fromkeys(refused), *losses)
 
 
@@ -60,6 +61,16 @@ def review_of(visit: Visit, files: Sequence[StagedFile], *, limited: bool) -> tu
         for path in forgotten_again(visit.repository, files)
     ]
     return (*review(files, elsewhere, read_allowed_secrets(visit.environment), limited=limited), *known)
+
+
+def _misleading(file: StagedFile) -> list[ReviewWarning]:
+    """What a new or changed line could do to a model, the first of each kind."""
+    if file.new is None:
+        return []
+    first: dict[str, ReviewWarning] = {}
+    for hint in hints_of(new_lines(file.old, file.new)):
+        first.setdefault(hint.kind, ReviewWarning(hint.kind, hint.sentence, file.path, False, hint.line))
+    return list(first.values())
 
 
 def _losses(file: StagedFile) -> list[ReviewWarning]:

@@ -1,4 +1,5 @@
-"""What an agent's change needs a person for: it obeys the rules, but would lose more than an agent should.
+"""What an agent's change needs a person for: it obeys the rules, but would lose more than an agent should,
+or hides what it says.
 
 Such a change is put up as a preview instead of being applied (`cases.md` 15, 29, 60).
 """
@@ -8,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 from typing import Final
 
+from dsh_memory.misleading import NEVER_HONEST, hints_of, new_lines
 from dsh_memory.repository.changes import StagedFile
 from dsh_memory.repository.content import is_record_path
 from dsh_memory.text import visible
@@ -33,6 +35,8 @@ def reasons_for_approval(
     ):
         reasons.append(f"It deletes {len(gone)} of {len(live_records)} records.")
     for file in files:
+        # guard: no-hidden-text
+        reasons += _misleading(file)
         if file.old is None or file.new is None or len(file.old) < _SHRINKABLE_BYTES:
             continue
         # guard: no-silent-shrink
@@ -40,6 +44,15 @@ def reasons_for_approval(
             reasons.append(f"{visible(file.path)} shrinks from {len(file.old):,} to {len(file.new):,} bytes.")
     reasons += [f"{visible(path)} brings back what was deleted before." for path in forgotten]
     return reasons
+
+
+def _misleading(file: StagedFile) -> list[str]:
+    """Sentences about what no honest note needs, the first of each kind."""
+    if file.new is None:
+        return []
+    hints = hints_of(new_lines(file.old, file.new))
+    first = {hint.kind: hint for hint in reversed(hints) if hint.kind in NEVER_HONEST}
+    return [f"{visible(file.path)}:{hint.line} {hint.sentence}." for hint in first.values()]
 
 
 def _deleted(files: Iterable[StagedFile]) -> list[str]:
