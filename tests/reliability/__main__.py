@@ -15,7 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
-from tests.reliability import crowd, modelling
+from tests.reliability import crowd, modelling, poisoning
 from tests.reliability.figures import Figures
 from tests.support.isolation import isolated_variables
 
@@ -31,6 +31,7 @@ class Row(NamedTuple):
 ROWS = (
     Row("many processes, random kills", "acknowledged writes", crowd.figures),
     Row("a model beside the memory", "steps", modelling.figures),
+    Row("poisoned texts", "texts", poisoning.figures),
 )
 
 
