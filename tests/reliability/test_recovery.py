@@ -253,7 +253,9 @@ def test_torn_records_of_a_run_that_had_moved_nothing_go(filled: MemoryRepositor
 # --- Git's own locks ----------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", ["index.lock", "HEAD.lock", "packed-refs.lock", "refs/heads/main.lock"])
+@pytest.mark.parametrize(
+    "name", ["index.lock", "HEAD.lock", "packed-refs.lock", "refs/heads/main.lock", "logs/HEAD.lock"]
+)
 def test_lock_of_a_dead_git_process_goes_with_the_dead_run(filled: MemoryRepository, name: str) -> None:
     actor.run(filled.root, "clear", die_at=["staged", 1])
     if name == "index.lock":

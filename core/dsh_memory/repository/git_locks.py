@@ -18,8 +18,9 @@ def leftover_locks(repo: Repository) -> list[str]:
     """The lock files that stand in the Git directory now, whoever made them."""
     found = [os.path.join(repo.git_dir, name) for name in (INDEX_LOCK, "HEAD.lock")]
     found.append(os.path.join(repo.common_dir, "packed-refs.lock"))
-    for refs in ("refs/heads", "refs/dsh-memory"):
-        for folder, _, names in os.walk(os.path.join(repo.common_dir, refs)):
+    # The last one: what expires reflogs, which a purge does, locks each of them.
+    for locked in ("refs/heads", "refs/dsh-memory", "logs"):
+        for folder, _, names in os.walk(os.path.join(repo.common_dir, locked)):
             found += [os.path.join(folder, name) for name in names if name.endswith(".lock")]
     return [path for path in found if os.path.lexists(path)]
 

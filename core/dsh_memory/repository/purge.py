@@ -43,7 +43,7 @@ from dsh_memory.repository.phases import reached
 from dsh_memory.repository.plan import PLAN_NAME, FileChange, Plan
 from dsh_memory.repository.projection import Projection
 from dsh_memory.repository.purge_cleaning import PENDING_NAME, REWRITING_NAME, clean
-from dsh_memory.repository.refs import PRIVATE_REFS, branch_of_head, private_ref
+from dsh_memory.repository.refs import PRIVATE_REFS, branch_of_head, commit_of_branch, private_ref
 from dsh_memory.repository.rewriting import (
     export_history,
     import_without,
@@ -168,7 +168,12 @@ class _Purge:
             self._lock.check_still_held()
             old_refs[private_ref(self._run_id)] = target
             environment = identity_environment(settings.identity)
-            move_refs(self._git, old_refs, moved, "dsh-memory: purge", environment)
+            try:
+                move_refs(self._git, old_refs, moved, "dsh-memory: purge", environment)
+            except GitFailed:
+                # What ended git may have come after the move: only the branch can tell.
+                if commit_of_branch(self._git, branch) != target:
+                    raise
             reached("moved")
             self._pending = self._lock.keep_run = True
             purged = self._follow(plan, projection, journal, unwanted, record_id)
