@@ -77,9 +77,11 @@ def check_killed(facts: Learned, scene: Scene, ended: Ended) -> None:
     _check_afterwards(facts, scene)
 
 
-def check_refused(facts: Learned, scene: Scene, ended: Ended) -> None:
+def check_refused(facts: Learned, scene: Scene, ended: Ended, *, git_may_leave_locks: bool = False) -> None:
     """Checks a scene whose operation met a fault and lived: it said so or went on, and nobody has to mend
     anything.
+
+    Where Git itself could not remove a lock file, the next change waits until that is ten seconds old.
     """
     envelope = ended.envelope
     require(
@@ -89,6 +91,9 @@ def check_refused(facts: Learned, scene: Scene, ended: Ended) -> None:
     error = envelope.get("error") if envelope is not None else None
     if error is not None:
         require(error.get("detail") != "unexpected" and bool(error.get("code")), f"no stable code: {error}")
+    if git_may_leave_locks:
+        for lock in (scene.memory.root / ".git").rglob("*.lock"):
+            _age(lock)
     if (scene.memory.root / ".sync" / "active-run.json").exists():
         # Something is left to do, which the next change does: meanwhile readers read HEAD, and health says so.
         _check_health_of_the_dead(scene)
@@ -235,13 +240,17 @@ def _check_verified(environment: Environment) -> None:
 def _let_time_pass(scene: Scene) -> None:
     # Two locks of other programs' making name no holder: the host's for half a minute, the usage counter's
     # for five seconds, until its owner is written into it.
-    past = time.time() - 60
     usage_lock = scene.memory.root / ".sync" / "usage.lock"
     if usage_lock.exists() and not (usage_lock / "owner.json").exists():
-        os.utime(usage_lock, (past, past))
+        _age(usage_lock)
     settings_lock = scene.dsh_home / "settings.yaml.lock"
     if settings_lock.exists():
-        os.utime(settings_lock, (past, past))
+        _age(settings_lock)
+
+
+def _age(path: Path) -> None:
+    past = time.time() - 60
+    os.utime(path, (past, past))
 
 
 def _check_import(facts: Learned, scene: Scene) -> None:

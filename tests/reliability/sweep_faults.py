@@ -46,9 +46,8 @@ def attempt(fault: Fault) -> None:
     """Refuses the call and checks; raises AssertionError where something was lost."""
     facts = fault.facts
     with scene_of(facts) as scene:
-        check_refused(
-            facts, scene, tracing.fail(scene, facts.operation.command(scene), fault.point, fault.error)
-        )
+        ended = tracing.fail(scene, facts.operation.command(scene), fault.point, fault.error)
+        check_refused(facts, scene, ended, git_may_leave_locks=fault.point.name == "unlink")
 
 
 def figures(long: bool) -> Figures:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import tempfile
+import traceback
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -45,12 +46,17 @@ def tried(cases: Sequence[Case], attempt: Callable[[Case], None]) -> Figures:
         except Missed:
             return 0, None
         except AssertionError as lost:
-            return 1, f"{case}: {lost}"
+            return 1, f"{case}: {str(lost) or _line_of(lost)}"
         return 1, None
 
     with _pool() as pool:
         ends = list(pool.map(one, cases))
     return Figures(sum(number for number, _ in ends), tuple(loss for _, loss in ends if loss is not None))
+
+
+def _line_of(error: BaseException) -> str:
+    last = traceback.extract_tb(error.__traceback__)[-1]
+    return f"{last.line} (line {last.lineno} of {Path(last.filename).name})"
 
 
 @contextmanager
