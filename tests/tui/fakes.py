@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Hashable
-from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
@@ -650,7 +649,7 @@ class FakeCore:
         if self.act_error is not None:
             return {"ok": False, "error": self.act_error}
         looks = self._looks
-        looks.overview = replace(looks.overview, head=NEW_HEAD)
+        looks.overview = looks.overview._replace(head=NEW_HEAD)
         looks.change()
         values: dict[str, dict[str, Any]] = {
             "clear": {
@@ -678,8 +677,7 @@ def empty_looks(looks: FakeLooks) -> None:
     """A repository right after init."""
     looks.entries = ()
     looks.runs_rows = ()
-    looks.overview = replace(
-        OVERVIEW,
+    looks.overview = OVERVIEW._replace(
         record_count=0,
         data_file_count=0,
         by_folder=(Count("handbook", 0), Count("rollouts", 0), Count("archive", 0)),

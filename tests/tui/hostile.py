@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from dsh_memory.inspection import Count, MalformedRecord, PreviewRow, UsedRecord
 from tests.tui.fakes import NOW, PREVIEWS, RUNS, FakeCore, entry
 
@@ -30,12 +28,11 @@ def make_hostile(core: FakeCore) -> None:
         for e in looks.entries
     }
     looks.runs_rows = (
-        replace(RUNS[0], operation=EVIL, status=EVIL, phase=EVIL, error_code=EVIL, run_id=EVIL),
-        replace(RUNS[1], rolled_back_by=EVIL, undoes=EVIL),
+        RUNS[0]._replace(operation=EVIL, status=EVIL, phase=EVIL, error_code=EVIL, run_id=EVIL),
+        RUNS[1]._replace(rolled_back_by=EVIL, undoes=EVIL),
     )
     preview = PreviewRow(EVIL, PREVIEWS[0].created_at, PREVIEWS[0].expires_at, 1, (PATH, "b.md"))
-    looks.overview = replace(
-        looks.overview,
+    looks.overview = looks.overview._replace(
         shown_root="~/" + EVIL,
         branch=EVIL,
         malformed=(MalformedRecord(PATH, "invalid-metadata", 4, EVIL, 10),),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 from dsh_memory import Environment
@@ -37,8 +36,8 @@ class _StillLooks:
     def snapshot(self, run_limit: int = SNAPSHOT_RUNS) -> Snapshot:
         snapshot = self._looks.snapshot(run_limit)
         facts = tuple(map(_without_version, snapshot.overview.facts))
-        return replace(snapshot, overview=replace(snapshot.overview, facts=facts))
+        return snapshot._replace(overview=snapshot.overview._replace(facts=facts))
 
 
 def _without_version(fact: Fact) -> Fact:
-    return replace(fact, sentence="2.45.0, sealed") if fact.topic == "git" else fact
+    return fact._replace(sentence="2.45.0, sealed") if fact.topic == "git" else fact

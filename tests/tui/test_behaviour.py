@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -197,8 +196,8 @@ async def test_runs_can_be_filtered(core: FakeCore) -> None:
 def _many_runs(core: FakeCore) -> None:
     newest = core.looks.runs_rows[0]
     core.looks.runs_rows = (
-        *(replace(newest, run_id=f"run-{number}", operation="clear") for number in range(SNAPSHOT_RUNS)),
-        replace(newest, run_id="the-oldest", operation="migrate"),
+        *(newest._replace(run_id=f"run-{number}", operation="clear") for number in range(SNAPSHOT_RUNS)),
+        newest._replace(run_id="the-oldest", operation="migrate"),
     )
 
 
@@ -337,6 +336,6 @@ async def test_record_ids_may_look_like_anything(core: FakeCore) -> None:
 async def test_the_session_log_says_what_was_done(core: FakeCore) -> None:
     async with running(core) as (app, pilot):
         await press(pilot, "C", "enter")
-        core.looks.overview = replace(core.looks.overview, branch="main")
+        core.looks.overview = core.looks.overview._replace(branch="main")
         await press(pilot, "L")
         assert "cancelled, nothing was done" in shown(app.screen.query_one("#lines", RecordList))

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 from textual import events
 from textual.widgets import Input
@@ -178,7 +176,7 @@ async def test_a_moved_head_voids_the_dialog(kind: str, core: FakeCore) -> None:
     pane, key = ALL[kind]
     async with running(core, pane=pane) as (app, pilot):
         await press(pilot, key)
-        core.looks.overview = replace(core.looks.overview, head=NEW_HEAD)
+        core.looks.overview = core.looks.overview._replace(head=NEW_HEAD)
         core.looks.change()
         app.gateway.watch()
         await settle(pilot)
@@ -191,7 +189,7 @@ async def test_a_moved_head_voids_the_dialog(kind: str, core: FakeCore) -> None:
 async def test_a_moved_head_voids_a_typed_word(core: FakeCore) -> None:
     async with running(core) as (app, pilot):
         await press(pilot, "C", "tab", "enter", *"clear")
-        core.looks.overview = replace(core.looks.overview, head=NEW_HEAD)
+        core.looks.overview = core.looks.overview._replace(head=NEW_HEAD)
         core.looks.change()
         app.gateway.watch()
         await settle(pilot)

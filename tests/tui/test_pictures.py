@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import threading
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -173,8 +172,8 @@ async def test_trouble_in_health(core: FakeCore, screenshots: Screenshots) -> No
         "recover",
         "dsh-memory recover",
     )
-    core.looks.overview = replace(
-        overview, facts=(fact, *overview.facts), dirty_paths=("handbook/codegen.md",)
+    core.looks.overview = overview._replace(
+        facts=(fact, *overview.facts), dirty_paths=("handbook/codegen.md",)
     )
     async with running(core, pane="health", read_only=True) as (app, _pilot):
         screenshots.check(app, "health-read-only")

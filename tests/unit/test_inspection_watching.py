@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -110,3 +111,35 @@ def test_it_starts_no_process(memory: MemoryRepository, monkeypatch: pytest.Monk
 
     monkeypatch.setattr(SealedGit, "run", refuse)
     Inspector(memory.environment, FrozenClock()).stamp()
+
+
+FILE_CHANGES: dict[str, Change] = {
+    **{name: CHANGES[name] for name in ("in place", "replaced", "new file", "file gone", "summary")},
+    "deep folder gone": lambda memory: shutil.rmtree(memory.path("handbook/deep")),
+}
+
+
+@pytest.mark.parametrize("change", FILE_CHANGES.values(), ids=FILE_CHANGES)
+def test_the_first_snapshot_is_what_later_looks_compare_with(
+    memory: MemoryRepository, change: Change
+) -> None:
+    inspector = Inspector(memory.environment, FrozenClock())
+    stamp = inspector.snapshot().stamp
+    change(memory)
+    assert inspector.stamp() != stamp
+
+
+def test_after_the_first_snapshot_nothing_has_changed(memory: MemoryRepository) -> None:
+    inspector = Inspector(memory.environment, FrozenClock())
+    stamp = inspector.snapshot().stamp
+    assert inspector.stamp() == stamp
+    assert inspector.snapshot().stamp == stamp
+
+
+def test_the_first_snapshot_walks_the_payload_once(
+    memory: MemoryRepository, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks: list[str] = []
+    monkeypatch.setattr(watching, "_list", lambda path, *_rest: looks.append(path))
+    Inspector(memory.environment, FrozenClock()).snapshot()
+    assert looks == []

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dsh_memory import visible
-from dsh_memory.inspection import Plan
 from dsh_memory_tui.messages import Act
 from dsh_memory_tui.wording import plural, short
+
+if TYPE_CHECKING:
+    from dsh_memory.inspection import Plan
 
 
 @dataclass(frozen=True, slots=True)

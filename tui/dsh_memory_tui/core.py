@@ -12,7 +12,6 @@ from dsh_memory import Environment, MemoryService
 from dsh_memory.inspection import (
     FileDiff,
     Inspector,
-    Plan,
     PreviewView,
     RecordView,
     RunRow,
@@ -22,6 +21,7 @@ from dsh_memory.inspection import (
 )
 
 if TYPE_CHECKING:
+    from dsh_memory.inspection import Plan
     from dsh_memory_tui.messages import Act
 
 

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 from textual.app import SuspendNotSupported
 
-from dsh_memory.inspection import RecoverPlan
 from dsh_memory_tui import acts, editing
 from dsh_memory_tui.dialogs.confirm import ConfirmDialog, Question
 from dsh_memory_tui.messages import Act, ActEnded, Failure, PlanRead, SourceRead
@@ -51,6 +50,8 @@ class Doing:
         if not self._free:
             return
         plan = message.plan
+        from dsh_memory.inspection import RecoverPlan
+
         if isinstance(plan, RecoverPlan) and plan.direction is None:
             self._app.say("There is nothing to recover.")
             return

@@ -6,14 +6,13 @@ import traceback
 from collections.abc import Callable, Hashable
 from contextlib import suppress
 from time import perf_counter
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from textual.dom import DOMNode
 from textual.message import Message
 from textual.message_pump import MessagePump
 
 from dsh_memory import MemoryFailure
-from dsh_memory.inspection import Plan
 from dsh_memory_tui.core import Core, Looks
 from dsh_memory_tui.messages import (
     Act,
@@ -32,6 +31,9 @@ from dsh_memory_tui.messages import (
     StampRead,
     TopicRead,
 )
+
+if TYPE_CHECKING:
+    from dsh_memory.inspection import Plan
 
 
 class Gateway:

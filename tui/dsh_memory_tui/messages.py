@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from textual.message import Message
 
 from dsh_memory.inspection import (
     FileDiff,
-    Plan,
     PreviewView,
     RecordView,
     RunRow,
@@ -17,6 +16,9 @@ from dsh_memory.inspection import (
     Snapshot,
     TopicView,
 )
+
+if TYPE_CHECKING:
+    from dsh_memory.inspection import Plan
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Iterator
-from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from dsh_memory.cli.invocation import Invocation
@@ -63,9 +62,9 @@ def _value(view: PreviewView, diffs: list[FileDiff]) -> dict[str, object]:
     return {
         "preview_id": view.row.preview_id,
         "applicable": view.refusal is None,
-        "warnings": [asdict(warning) for warning in view.warnings],
+        "warnings": [warning._asdict() for warning in view.warnings],
         "files": [
-            {**asdict(change), "diff": "\n".join(unified(diff))}
+            {**change._asdict(), "diff": "\n".join(unified(diff))}
             for change, diff in zip(view.files, diffs, strict=True)
         ],
     }

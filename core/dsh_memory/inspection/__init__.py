@@ -3,18 +3,10 @@
 `Inspector` answers with the frozen values of `values`.
 """
 
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from dsh_memory.inspection.inspector import Inspector
-from dsh_memory.inspection.plan_values import (
-    ApplyPlan,
-    ClearPlan,
-    DiscardPlan,
-    MigratePlan,
-    Plan,
-    RecoverPlan,
-    RestorePlan,
-    RollbackPlan,
-    SavePlan,
-)
 from dsh_memory.inspection.values import (
     Action,
     ActiveRunFact,
@@ -50,6 +42,19 @@ from dsh_memory.inspection.values import (
     UsageFact,
     UsedRecord,
 )
+
+if TYPE_CHECKING:
+    from dsh_memory.inspection.plan_values import (
+        ApplyPlan,
+        ClearPlan,
+        DiscardPlan,
+        MigratePlan,
+        Plan,
+        RecoverPlan,
+        RestorePlan,
+        RollbackPlan,
+        SavePlan,
+    )
 
 __all__ = [
     "Action",
@@ -96,3 +101,10 @@ __all__ = [
     "UsageFact",
     "UsedRecord",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    # Plans are wanted once a person asks for an act; the first screen does not wait for them.
+    if name.endswith("Plan"):
+        return getattr(import_module("dsh_memory.inspection.plan_values"), name)
+    raise AttributeError(name)

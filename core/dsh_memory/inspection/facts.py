@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import datetime
-from typing import Final
+from typing import Final, NamedTuple
 
 from dsh_memory.inspection.listing import SOON_DAYS
 from dsh_memory.inspection.looking import Obstacle
@@ -26,8 +25,7 @@ from dsh_memory.inspection.wording import counted
 _WORST_FIRST: Final = {"bad": 0, "attention": 1, "good": 2}
 
 
-@dataclass(frozen=True, slots=True)
-class Circumstances:
+class Circumstances(NamedTuple):
     """What the facts are made from, as one look found it; `blocked` is why every write is refused now."""
 
     now: datetime

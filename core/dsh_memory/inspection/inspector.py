@@ -72,9 +72,15 @@ class Inspector:
     def snapshot(self, run_limit: int = 1000) -> Snapshot:
         """The overview and all lists, read from one state."""
         # Taken first: a change in the middle of the reading shows at the next look.
-        stamp = self.stamp()
+        with self._watch_lock:
+            stamp = self._watch.first_look(self.clock())
         with self._visit() as visit:
-            return overview.snapshot(visit, stamp, run_limit)
+            snapshot = overview.snapshot(visit, stamp, run_limit)
+        scan = self._memo.records.last_scan
+        if scan is not None:
+            with self._watch_lock:
+                self._watch.begin_with(scan)
+        return snapshot
 
     def overview(self) -> Overview:
         """Everything Status, Health and the frame show."""

@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 
 from dsh_memory.environment import Environment
 from dsh_memory.errors import MemoryFailure
-from dsh_memory.repository.layout import RECORD_FOLDERS, SUMMARY, Root
+from dsh_memory.repository.layout import RECORD_FOLDERS, SUMMARY, Root, Scan
 from dsh_memory.repository.lock import read_active_run, read_lock
 
 #: Two looks a second apart see all of 10,000 files, and one costs about 10 ms.
@@ -56,16 +56,37 @@ class Watch:
         self._root = environment.memory_root
         self._settings = os.path.join(environment.dsh_home, "settings.yaml")
         self._folders: dict[str, _Folder] = {}
+        self._begun: dict[str, dict[str, _Times]] | None = None
         self._turn: list[tuple[str, str]] = []
         self._changes_seen = 0
+
+    def first_look(self, now: datetime) -> Hashable:
+        """The stamp for who reads the payload right after and hands it to `begin_with`: none is walked twice."""
+        if self._folders:
+            self._look_at_payload()
+        return self._stamp(now)
 
     def look(self, now: datetime) -> Hashable:
         """The stamp of what is there now; today's date is part of it, since records expire."""
         self._look_at_payload()
+        return self._stamp(now)
+
+    def _stamp(self, now: datetime) -> Hashable:
         paths = [self._settings, *(f"{self._root}/{name}" for name in _ROOT_NAMES)]
         paths += (entry.path for entry in _entries(f"{self._root}/.sync/previews"))
         paths += _git_paths(f"{self._root}/.git")
         return now.date(), self._changes_seen, tuple(map(_times, paths)), self._holder(now)
+
+    def begin_with(self, scan: Scan) -> None:
+        """Take the payload as it was read first; the next look compares with it."""
+        if not self._folders and self._begun is None:
+            self._begun = {f"{self._root}/{name}": {} for name in RECORD_FOLDERS}
+            for live in scan.files.values():
+                if live.path == SUMMARY:
+                    continue
+                folder, _, name = f"{self._root}/{live.path}".rpartition("/")
+                times = live.inode, live.size, live.mtime_ns, live.ctime_ns
+                self._begun.setdefault(folder, {})[name] = times
 
     def _holder(self, now: datetime) -> Hashable:
         # A holder that dies changes no file.
@@ -84,11 +105,18 @@ class Watch:
             path = waiting.pop()
             times = _times(path)
             folder = self._folders.get(path)
-            if folder is None or folder.times != times:
+            if folder is None and self._begun is not None:
+                begun = self._begun.get(path, {})
+                folder = _list(path, times, begun)
+                self._changes_seen += folder.files.keys() != begun.keys()
+            elif folder is None or folder.times != times:
                 folder = _list(path, times, {} if folder is None else folder.files)
                 self._changes_seen += 1
             seen[path] = folder
             waiting += folder.folders
+        if self._begun is not None:
+            self._changes_seen += len(self._begun.keys() - seen.keys())
+            self._begun = None
         self._changes_seen += len(self._folders.keys() - seen.keys())
         self._folders = seen
         if not self._turn:

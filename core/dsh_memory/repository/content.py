@@ -69,6 +69,8 @@ class RecordCache:
         self._contents: dict[str, Content] = {}
         self._committed: tuple[str, dict[str, Entry]] | None = None
         self._answers: dict[str, tuple[Scan, object]] = {}
+        self.last_scan: Scan | None = None
+        """The payload as it was walked last."""
         self._walks = 0
         self._watch = PayloadWatch()
         self._lock = threading.Lock()
@@ -79,7 +81,8 @@ class RecordCache:
         The first call walks: a process that asks once does not pay for a watch.
         """
         self._walks += 1
-        return root.scan() if self._walks == 1 else self._watch.scan(root)
+        self.last_scan = root.scan() if self._walks == 1 else self._watch.scan(root)
+        return self.last_scan
 
     def answer(self, question: str, scan: Scan) -> object | None:
         """What was answered from exactly this scan."""

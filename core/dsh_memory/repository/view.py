@@ -336,9 +336,10 @@ def _view(head: Head, committed: dict[str, Entry], scan: Scan, contents: dict[st
     blobs = {path: content.blob for path, content in contents.items() if content.blob is not None}
     dirty = committed.keys() - files.keys()
     for path, live in files.items():
-        entry = Entry(EXECUTABLE_MODE if live.executable else FILE_MODE, blobs.get(path, ""))
+        entry = committed.get(path)
+        mode = EXECUTABLE_MODE if live.executable else FILE_MODE
         # guard: dirty-is-byte-true
-        if committed.get(path) != entry:
+        if entry is None or entry.blob != blobs.get(path) or entry.mode != mode:
             dirty.add(path)
     unreadable = [path for path, content in contents.items() if not content.readable]
     return PayloadView(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from time import monotonic
+from typing import TYPE_CHECKING
 
 from textual import events, on
 from textual.app import ComposeResult
@@ -11,13 +12,15 @@ from textual.containers import Horizontal
 from textual.widgets import Input
 
 from dsh_memory import visible
-from dsh_memory.inspection import Plan, RestorePlan
 from dsh_memory_tui.dialogs.dialog import Choice, Dialog, Reading, choices
 from dsh_memory_tui.frame import Bar
 from dsh_memory_tui.widgets.diff import unified
 from dsh_memory_tui.widgets.field import Field
 from dsh_memory_tui.widgets.lines import EMPTY, Line, Piece, heading, line, wrap
 from dsh_memory_tui.widgets.record_list import Fixed
+
+if TYPE_CHECKING:
+    from dsh_memory.inspection import Plan
 
 #: After a step appears, its choices take nothing for this long: what was pressed before it stood is spent.
 ARM_SECONDS = 0.3
@@ -234,6 +237,8 @@ def plan_lines(plan: Plan, width: int) -> list[Line]:
         return [*lines, EMPTY, line((code, "muted"))]
     for sentence in plan.what:
         lines.extend(line(part) for part in wrap(visible(sentence), width))
+    from dsh_memory.inspection import RestorePlan
+
     if isinstance(plan, RestorePlan):
         lines.extend((EMPTY, heading("What changes"), *unified(plan.diff, width)[0]))
     if plan.git_words:
