@@ -12,7 +12,6 @@ from dsh_memory.repository.journal import new_run_id
 from dsh_memory.repository.lock import Clock, OperationLock, hold
 from dsh_memory.repository.maintenance import start_if_due
 from dsh_memory.repository.opening import Repository
-from dsh_memory.repository.pending_log import mark_of
 from dsh_memory.repository.recovery import Recovery, resolve_interrupted, settle
 from dsh_memory.repository.transaction import Transaction
 
@@ -31,12 +30,8 @@ def answering(refusal: Callable[[TransactionFailed], MemoryFailure]) -> Iterator
 def locked(
     repo: Repository, clock: Clock, operation: str, run_id: str | None = None
 ) -> Iterator[OperationLock]:
-    """Holds the operation lock, after any dead run was recovered and every acknowledged write committed; the
-    active run is recorded while it is held."""
-    if mark_of(repo.git_dir) is not None:
-        from dsh_memory.repository.folding import fold_pending
-
-        fold_pending(repo, clock)
+    """Holds the operation lock, after any dead run was recovered; the active run is recorded while it is
+    held."""
     with hold(repo.root, operation, run_id or new_run_id(clock()), clock) as lock:
         settle(repo, clock, lock)
         lock.record(lock.run)
