@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from hashlib import sha256
 
-from dsh_memory.api.mapping import memory_of
 from dsh_memory.errors import RepoUnavailable
 from dsh_memory.inspection.history import commits_of_path
 from dsh_memory.inspection.listing import NEVER_USED, entry_of, malformed_record
@@ -158,6 +157,8 @@ def _body(data: bytes, item: Record | Malformed) -> str:
 
 
 def _memory_fact(record: Record) -> MemoryFact | None:
+    from dsh_memory.api.mapping import memory_of
+
     memory = memory_of(record)
     if not memory.api_written:
         return None
