@@ -103,7 +103,7 @@ class Items:
             )
             return {**_event(draft.save(memory)), "status": "recorded"}
 
-        return self._store.write(caller, "record_event", work, replay)
+        return self._store.write(caller, "record_event", work, replay, coalesced=True)
 
     def timeline(self, caller: Caller, request: TimelineQuery) -> Answer:
         """Events, newest first."""
@@ -130,7 +130,7 @@ class Items:
         def work(draft: Draft) -> Answer:
             return _state_answer(_write_state(draft, request))
 
-        return self._store.write(caller, "update_state", work, replay)
+        return self._store.write(caller, "update_state", work, replay, coalesced=True)
 
     def state(self, caller: Caller, place: Place, state_key: str) -> Answer:
         """The current state of a key, or nothing."""

@@ -157,6 +157,7 @@ class Reading:
             return find(catalogue, caller, memory_id)
 
     def _versions(self, memory: Memory) -> list[dict[str, Any]]:
+        self._store.commit_of(memory.file)
         with self._store.repository() as repo:
             found = versions(repo, memory)
         return [

@@ -6,15 +6,17 @@ of its own, and its answer only after that is durable.
 
 from __future__ import annotations
 
+import logging
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
+from dsh_memory.api.calm import CalmFolder
 from dsh_memory.api.catalogue import Catalogue
 from dsh_memory.api.draft import Batch, Draft, Stale
 from dsh_memory.api.failures import ApiFailure, conflict
@@ -22,11 +24,14 @@ from dsh_memory.api.state import FirstAnswer, State
 from dsh_memory.api.values import Caller
 from dsh_memory.environment import Environment, utc_now
 from dsh_memory.errors import MemoryFailure, OperationInProgress, RepoUnavailable
-from dsh_memory.records import Record
+from dsh_memory.records import Record, read_record
 from dsh_memory.repository.allowed_secrets import read_allowed_secrets
 from dsh_memory.repository.content import RecordCache
 from dsh_memory.repository.failures import TransactionFailed
+from dsh_memory.repository.folding import fold_pending
 from dsh_memory.repository.opening import Repository
+from dsh_memory.repository.pending_log import NAME as PENDING_NAME
+from dsh_memory.repository.pending_log import PendingWrite, mark_of, opened, read_pending
 from dsh_memory.repository.purge import Purged, purge
 from dsh_memory.repository.record_commits import FileWrite, record_writer
 from dsh_memory.repository.view import read_records
@@ -38,10 +43,20 @@ Work = Callable[[Draft], Answer]
 _LARGEST_BATCH: Final = 64
 _REFRESH_INDEX_EVERY: Final = 64
 _WRITERS_PATIENCE: Final = 10
+_LARGEST_LOG: Final = 1024 * 1024
+_log = logging.getLogger("dsh_memory")
 _CACHE_BYTES: Final = 256 * 1024 * 1024
 _Mark = tuple[tuple[int, int, int] | None, ...]
 #: Changed by every commit of any program, and by files that come or go at the top of the folders.
-_MARKED: Final = (".git/index", ".git/HEAD", "handbook", "rollouts", "archive", ".sync/last-run.json")
+_MARKED: Final = (
+    ".git/index",
+    ".git/HEAD",
+    f".git/{PENDING_NAME}",
+    "handbook",
+    "rollouts",
+    "archive",
+    ".sync/last-run.json",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,12 +67,20 @@ class Replay:
     fingerprint: str
 
 
+class Held(NamedTuple):
+    """What a file holds by a write that waits for its commit; None for a file that goes."""
+
+    data: bytes | None
+    record: Record | None
+
+
 @dataclass(slots=True, eq=False)
 class _Job:
     work: Work
     caller: Caller
     operation: str
     replay: Replay | None
+    coalesced: bool
     done: bool = False
     answer: Answer | None = None
     error: BaseException | None = None
@@ -95,9 +118,13 @@ class MemoryStore:
         self._waiting: list[_Job] = []
         self._busy = False
         self._unrefreshed = 0
+        self._pending: dict[str, Held] = {}
+        self._folder = CalmFolder(self._fold)
 
     def close(self) -> None:
-        """Leave nothing open behind."""
+        """Leave nothing open behind, and nothing that waits for its commit if it can be made now."""
+        self._folder.close()
+        self._fold()
         self.state.close()
 
     @contextmanager
@@ -113,13 +140,22 @@ class MemoryStore:
         with self._catalogue.lock:
             yield self._catalogue
 
-    def write(self, caller: Caller, operation: str, work: Work, replay: Replay | None = None) -> Answer:
-        """The answer of `work`, given once its commit is durable; with `replay`, a second call gets the
+    def write(
+        self,
+        caller: Caller,
+        operation: str,
+        work: Work,
+        replay: Replay | None = None,
+        *,
+        coalesced: bool = False,
+    ) -> Answer:
+        """The answer of `work`, given once what it saved is durable; with `replay`, a second call gets the
         first answer.
 
+        That is a commit of its own, or with `coalesced` a line in a log that is soon folded into a commit of many.
         Raises what `work` raises, and ApiFailure where the memory cannot be written now.
         """
-        job = _Job(work, caller, operation, replay)
+        job = _Job(work, caller, operation, replay, coalesced)
         with self._turn:
             self._waiting.append(job)
         while True:
@@ -166,6 +202,11 @@ class MemoryStore:
                 self._busy = False
                 self._turn.notify_all()
 
+    def commit_of(self, file: str) -> None:
+        """Have Git know the newest text of a file, so that its history can be read."""
+        if file in self._pending:
+            self._fold()
+
     # --- reading ----------------------------------------------------------------------------------------
 
     def _freshen(self) -> None:
@@ -201,12 +242,19 @@ class MemoryStore:
 
     def _refresh(self, repo: Repository) -> None:
         generation, mark, at = self._generation, self._current_mark(), time.monotonic()
+        # Before the files: what is folded in between is then read twice, and not missed.
+        pending = _held(read_pending(repo.git_dir))
         found = read_records(repo, self.clock(), "all", self._cache)
+        records = [record for record in found.records if record.path not in pending]
+        records += [each.record for each in pending.values() if each.record is not None]
         with self._catalogue.lock:
             # A commit of ours in between is in the catalogue already, and may be missing in what was read.
             if generation == self._generation:
-                self._catalogue.replace_all(found.records)
+                self._catalogue.replace_all(records)
+                self._pending = pending
                 self._refreshed_at, self._mark = at, mark
+        if pending:
+            self._folder.note()
 
     def _current_mark(self) -> _Mark:
         found: list[tuple[int, int, int] | None] = []
@@ -223,29 +271,12 @@ class MemoryStore:
 
     def _run(self, jobs: list[_Job]) -> None:
         try:
-            with (
-                Repository.open(self.environment) as repo,
-                record_writer(repo, self.clock, self._memo) as writer,
-            ):
-                # Drafts check the bytes they change; only what others committed must be known before.
-                if not self._is_recent(_WRITERS_PATIENCE * self._max_age):
-                    self._refresh(repo)
-                try:
-                    prepared = self._prepare(repo, jobs)
-                except Stale:
-                    self._refresh(repo)
-                    prepared = self._prepare(repo, jobs)
-                if not prepared.writes:
-                    return
-                self._unrefreshed += len(prepared.writes)
-                refresh = self._unrefreshed >= _REFRESH_INDEX_EVERY
-                try:
-                    writer.commit(prepared.writes, refresh=refresh)
-                except BaseException:
-                    self.state.settle(prepared.expected, kept=False)
-                    raise
-                self._unrefreshed = 0 if refresh else self._unrefreshed
-                self._publish(prepared)
+            with Repository.open(self.environment) as repo:
+                size, _ = mark_of(repo.git_dir) or (0, 0)
+                if size < _LARGEST_LOG and all(job.coalesced for job in jobs):
+                    self._log(repo, jobs)
+                else:
+                    self._commit(repo, jobs)
         except (MemoryFailure, TransactionFailed, Stale, OSError) as error:
             failure = _failure(error)
             for job in jobs:
@@ -256,10 +287,87 @@ class MemoryStore:
                 job.error = job.error or error
             raise
 
+    def _log(self, repo: Repository, jobs: list[_Job]) -> None:
+        """Acknowledges writes by a line each in the log beside Git."""
+        with opened(repo.git_dir) as log:
+            prepared = self._prepare_anew(repo, jobs)
+            if not prepared.writes:
+                return
+            texts = [
+                PendingWrite(
+                    write.message,
+                    {file: None if data is None else data.decode() for file, data in write.files.items()},
+                )
+                for write in prepared.writes
+            ]
+            try:
+                log.append(texts)
+            except BaseException:
+                self.state.settle(prepared.expected, kept=False)
+                raise
+            with self._catalogue.lock:
+                self._pending |= _held(texts)
+            self._publish(prepared)
+        self._folder.note()
+
+    def _commit(self, repo: Repository, jobs: list[_Job]) -> None:
+        """Acknowledges writes by a commit each."""
+        with record_writer(repo, self.clock, self._memo) as writer:
+            prepared = self._prepare_anew(repo, jobs)
+            if not prepared.writes:
+                return
+            self._unrefreshed += len(prepared.writes)
+            refresh = self._unrefreshed >= _REFRESH_INDEX_EVERY
+            try:
+                writer.commit(prepared.writes, refresh=refresh)
+            except BaseException:
+                self.state.settle(prepared.expected, kept=False)
+                raise
+            self._unrefreshed = 0 if refresh else self._unrefreshed
+            self._publish(prepared)
+
+    def _fold(self) -> bool:
+        """Commits what waits in the log; whether nothing waits any more."""
+        with self._turn:
+            while self._busy:
+                self._turn.wait()
+            self._busy = True
+        try:
+            with Repository.open(self.environment) as repo:
+                if mark_of(repo.git_dir) is None:
+                    return True
+                fold_pending(repo, self.clock)
+                return mark_of(repo.git_dir) is None
+        except (MemoryFailure, OSError) as error:
+            # It is durable where it is; whoever changes this memory next folds it.
+            _log.warning("acknowledged writes wait to be committed: %s", error)
+            return False
+        finally:
+            with self._turn:
+                self._busy = False
+                self._turn.notify_all()
+
+    def _prepare_anew(self, repo: Repository, jobs: list[_Job]) -> _Prepared:
+        # Drafts check the bytes they change; only what others committed must be known before.
+        if not self._is_recent(_WRITERS_PATIENCE * self._max_age):
+            self._refresh(repo)
+        try:
+            return self._prepare(repo, jobs)
+        except Stale:
+            self._refresh(repo)
+            return self._prepare(repo, jobs)
+
     def _prepare(self, repo: Repository, jobs: list[_Job]) -> _Prepared:
         prepared = _Prepared()
         now = self.clock()
-        batch = Batch(self._catalogue, repo.root, read_allowed_secrets(self.environment), now)
+        batch = Batch(
+            self._catalogue,
+            repo.root,
+            read_allowed_secrets(self.environment),
+            now,
+            {file: each.data for file, each in self._pending.items()},
+            {file: each.record for file, each in self._pending.items()},
+        )
         answers: dict[tuple[str, str], FirstAnswer] = {}
         for job in jobs:
             draft = Draft(batch, job.caller, job.operation, None if job.replay is None else job.replay.key)
@@ -330,6 +438,17 @@ class MemoryStore:
             # The commits stand; an answer that is not settled is looked up in them at its next replay.
             with suppress(RepoUnavailable):
                 self.state.settle(prepared.expected, kept=True)
+
+
+def _held(writes: Iterable[PendingWrite]) -> dict[str, Held]:
+    """What each file holds after these writes."""
+    held: dict[str, Held] = {}
+    for write in writes:
+        for file, text in write.files.items():
+            data = None if text is None else text.encode()
+            record = None if data is None else read_record(file, data)
+            held[file] = Held(data, record if isinstance(record, Record) else None)
+    return held
 
 
 def _failure(error: Exception) -> ApiFailure:

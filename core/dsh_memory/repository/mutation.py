@@ -12,6 +12,7 @@ from dsh_memory.repository.journal import new_run_id
 from dsh_memory.repository.lock import Clock, OperationLock, hold
 from dsh_memory.repository.maintenance import start_if_due
 from dsh_memory.repository.opening import Repository
+from dsh_memory.repository.pending_log import mark_of
 from dsh_memory.repository.recovery import Recovery, resolve_interrupted, settle
 from dsh_memory.repository.transaction import Transaction
 
@@ -30,8 +31,9 @@ def answering(refusal: Callable[[TransactionFailed], MemoryFailure]) -> Iterator
 def locked(
     repo: Repository, clock: Clock, operation: str, run_id: str | None = None
 ) -> Iterator[OperationLock]:
-    """Holds the operation lock, after any dead run was recovered; the active run is recorded while it is
-    held."""
+    """Holds the operation lock, after any dead run was recovered and every acknowledged write committed; the
+    active run is recorded while it is held."""
+    _fold_pending(repo, clock)
     with hold(repo.root, operation, run_id or new_run_id(clock()), clock) as lock:
         settle(repo, clock, lock)
         lock.record(lock.run)
@@ -72,7 +74,15 @@ def recover(repo: Repository, clock: Clock) -> Recovery:
     with answering(_refusal), hold(repo.root, "recover", new_run_id(clock()), clock) as lock:
         recovery = settle(repo, clock, lock)
         recovery.resolved = resolve_interrupted(repo, clock, lock)
-        return recovery
+    _fold_pending(repo, clock)
+    return recovery
+
+
+def _fold_pending(repo: Repository, clock: Clock) -> None:
+    if mark_of(repo.git_dir) is not None:
+        from dsh_memory.repository.folding import fold_pending
+
+        fold_pending(repo, clock)
 
 
 def _refusal(failure: TransactionFailed) -> RepoUnavailable:
