@@ -109,7 +109,7 @@ def test_a_cursor_key_costs_little(start: Start) -> None:
         screen.press("j")
         costs.append(screen.bytes_within(0.4))
     # Most of it is the record beside the list; a held key paints that once, at the end.
-    assert sorted(costs)[len(costs) // 2] <= 4_096, costs
+    assert max(costs) <= 4_096, costs
 
 
 def test_no_record_writes_to_the_clipboard_or_the_title(start: Start) -> None:

@@ -22,8 +22,9 @@ from dsh_memory_tui.panes.status import status_rows
 from dsh_memory_tui.themes import ANSI, DARK, LIGHT, fitting_theme, role_style, themes
 from dsh_memory_tui.widgets.diff import side_by_side, unified
 from dsh_memory_tui.widgets.lines import Line, Piece, cut, fit, line, pad, pad_left, wrap
-from dsh_memory_tui.widgets.record_list import Drawn, RecordList
+from dsh_memory_tui.widgets.record_list import RecordList
 from dsh_memory_tui.widgets.record_view import marked, tokens_pattern
+from dsh_memory_tui.widgets.rows import Drawn
 from dsh_memory_tui.wording import age, bar, duration, milliseconds, plural, size, sparkline
 from tests.tui.fakes import ENTRIES, NEW_TEXT, NOW, OLD_TEXT, FakeCore, entry
 from tests.tui.hostile import EVIL

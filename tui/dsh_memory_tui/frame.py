@@ -12,7 +12,8 @@ from dsh_memory import visible
 from dsh_memory.inspection import Overview
 from dsh_memory_tui.commands import PANES, Command, footer, shown_key
 from dsh_memory_tui.widgets.lines import Line, Piece, cut
-from dsh_memory_tui.widgets.record_list import Fixed, RecordList
+from dsh_memory_tui.widgets.record_list import RecordList
+from dsh_memory_tui.widgets.rows import Fixed
 from dsh_memory_tui.wording import ATTENTION, BUSY, GOOD, OFF, ON, plural, short
 
 PANE_TITLES = {name: name.capitalize() for name in PANES}

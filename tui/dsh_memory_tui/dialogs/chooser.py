@@ -15,7 +15,8 @@ from dsh_memory_tui.dialogs.dialog import Dialog
 from dsh_memory_tui.frame import Bar
 from dsh_memory_tui.widgets.field import Field
 from dsh_memory_tui.widgets.lines import Line, Piece, line, pad
-from dsh_memory_tui.widgets.record_list import Drawn, Fixed, RecordList
+from dsh_memory_tui.widgets.record_list import RecordList
+from dsh_memory_tui.widgets.rows import Drawn, Fixed
 
 
 @dataclass(frozen=True, slots=True)

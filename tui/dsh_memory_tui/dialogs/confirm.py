@@ -17,7 +17,7 @@ from dsh_memory_tui.frame import Bar
 from dsh_memory_tui.widgets.diff import unified
 from dsh_memory_tui.widgets.field import Field
 from dsh_memory_tui.widgets.lines import EMPTY, Line, Piece, heading, line, wrap
-from dsh_memory_tui.widgets.record_list import Fixed
+from dsh_memory_tui.widgets.rows import Fixed
 
 if TYPE_CHECKING:
     from dsh_memory.inspection import Plan

@@ -13,7 +13,7 @@ from dsh_memory_tui.dialogs.dialog import Choice, Dialog, Reading, choices
 from dsh_memory_tui.frame import Bar
 from dsh_memory_tui.messages import Failure
 from dsh_memory_tui.widgets.lines import EMPTY, Line, Piece, line, wrap
-from dsh_memory_tui.widgets.record_list import Fixed
+from dsh_memory_tui.widgets.rows import Fixed
 
 
 class ErrorDialog(Dialog[str]):

@@ -12,7 +12,7 @@ from dsh_memory_tui.commands import LIST, Command, shown_key
 from dsh_memory_tui.dialogs.dialog import Dialog, Reading
 from dsh_memory_tui.frame import PANE_TITLES, Bar
 from dsh_memory_tui.widgets.lines import EMPTY, Line, Piece, heading, line, pad
-from dsh_memory_tui.widgets.record_list import Fixed
+from dsh_memory_tui.widgets.rows import Fixed
 
 #: What each pane is for, in one sentence.
 PURPOSES = {

@@ -11,7 +11,8 @@ from dsh_memory.inspection import Fact, Overview, Snapshot
 from dsh_memory_tui.panes.pane import Pane
 from dsh_memory_tui.panes.status import STATE_SIGNS, Row, action_key
 from dsh_memory_tui.widgets.lines import EMPTY, Line, heading, line, pad, wrap
-from dsh_memory_tui.widgets.record_list import Fixed, RecordList
+from dsh_memory_tui.widgets.record_list import RecordList
+from dsh_memory_tui.widgets.rows import Fixed
 from dsh_memory_tui.wording import exact, plural
 
 _TOPIC = 14

@@ -12,7 +12,8 @@ from textual.message import Message
 from dsh_memory.inspection import RecordView, Snapshot
 from dsh_memory_tui.gateway import Gateway
 from dsh_memory_tui.widgets.lines import line, wrap
-from dsh_memory_tui.widgets.record_list import Fixed, RecordList
+from dsh_memory_tui.widgets.record_list import RecordList
+from dsh_memory_tui.widgets.rows import Fixed
 
 if TYPE_CHECKING:
     from dsh_memory_tui.app import MemoryApp

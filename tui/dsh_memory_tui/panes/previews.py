@@ -13,8 +13,9 @@ from dsh_memory_tui.messages import DiffRead, PreviewRead
 from dsh_memory_tui.panes.pane import SplitPane
 from dsh_memory_tui.widgets.diff_view import DiffView, file_row
 from dsh_memory_tui.widgets.lines import EMPTY, Line, heading, line, rule, wrap
-from dsh_memory_tui.widgets.record_list import Drawn, RecordList
+from dsh_memory_tui.widgets.record_list import RecordList
 from dsh_memory_tui.widgets.record_view import labelled
+from dsh_memory_tui.widgets.rows import Drawn
 from dsh_memory_tui.wording import ATTENTION, BAD, CLOSED, GOOD, OPEN, age, changes, duration, exact, plural
 
 EMPTY_WORDS = (

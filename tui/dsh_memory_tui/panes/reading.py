@@ -11,8 +11,9 @@ from dsh_memory.inspection import RecordView, TopicView
 from dsh_memory_tui.messages import RecordRead, TopicRead
 from dsh_memory_tui.panes.pane import Pane
 from dsh_memory_tui.widgets.lines import line, wrap
-from dsh_memory_tui.widgets.record_list import Fixed, RecordList
+from dsh_memory_tui.widgets.record_list import RecordList
 from dsh_memory_tui.widgets.record_view import RecordText
+from dsh_memory_tui.widgets.rows import Fixed
 
 #: How long the cursor rests before a record is read, so that a held key does not read every record it passes.
 REST_SECONDS = 0.04

@@ -13,8 +13,9 @@ from dsh_memory_tui.messages import RecordRead, TopicRead
 from dsh_memory_tui.panes.pane import SplitPane
 from dsh_memory_tui.panes.reading import Reader
 from dsh_memory_tui.widgets.lines import Line, line, pad_left
-from dsh_memory_tui.widgets.record_list import Drawn, RecordList
+from dsh_memory_tui.widgets.record_list import RecordList
 from dsh_memory_tui.widgets.record_view import entry_row
+from dsh_memory_tui.widgets.rows import Drawn
 from dsh_memory_tui.wording import CLOSED, OPEN
 
 NO_RECORDS = (

@@ -16,8 +16,9 @@ from dsh_memory_tui.panes.pane import SplitPane
 from dsh_memory_tui.panes.status import RUN_SIGNS
 from dsh_memory_tui.widgets.diff_view import DiffView, file_row
 from dsh_memory_tui.widgets.lines import EMPTY, Line, heading, line, pad, pad_left, rule, wrap
-from dsh_memory_tui.widgets.record_list import Drawn, RecordList
+from dsh_memory_tui.widgets.record_list import RecordList
 from dsh_memory_tui.widgets.record_view import labelled
+from dsh_memory_tui.widgets.rows import Drawn
 from dsh_memory_tui.wording import UNDONE, age, changes, milliseconds, plural, short
 
 NO_RUNS = "No run is journaled yet. A sync, an edit (e), a save (s) or a clear makes the first one."

@@ -19,8 +19,9 @@ from dsh_memory_tui.panes.pane import SplitPane
 from dsh_memory_tui.panes.reading import Reader
 from dsh_memory_tui.widgets.field import Field
 from dsh_memory_tui.widgets.lines import Line, Piece, line, pad, pad_left, wrap
-from dsh_memory_tui.widgets.record_list import Drawn, Fixed, RecordList
+from dsh_memory_tui.widgets.record_list import RecordList
 from dsh_memory_tui.widgets.record_view import marked, tokens_pattern
+from dsh_memory_tui.widgets.rows import Drawn, Fixed
 from dsh_memory_tui.wording import plural
 
 SCOPES = ("active", "archive", "all")

@@ -10,7 +10,8 @@ from dsh_memory import visible
 from dsh_memory.inspection import Action, Count, Overview, RunRow, Snapshot
 from dsh_memory_tui.panes.pane import Pane
 from dsh_memory_tui.widgets.lines import EMPTY, Line, beside, heading, line, pad, pad_left
-from dsh_memory_tui.widgets.record_list import Fixed, RecordList
+from dsh_memory_tui.widgets.record_list import RecordList
+from dsh_memory_tui.widgets.rows import Fixed
 from dsh_memory_tui.wording import (
     ATTENTION,
     BAD,

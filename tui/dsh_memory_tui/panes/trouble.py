@@ -8,7 +8,8 @@ from dsh_memory import visible
 from dsh_memory_tui.messages import Failure
 from dsh_memory_tui.panes.pane import Pane
 from dsh_memory_tui.widgets.lines import EMPTY, Line, line, wrap
-from dsh_memory_tui.widgets.record_list import Fixed, RecordList
+from dsh_memory_tui.widgets.record_list import RecordList
+from dsh_memory_tui.widgets.rows import Fixed
 
 
 class TroublePane(Pane):

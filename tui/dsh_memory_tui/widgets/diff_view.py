@@ -8,7 +8,8 @@ from dsh_memory import visible
 from dsh_memory.inspection import FileDiff
 from dsh_memory_tui.widgets.diff import side_by_side, unified
 from dsh_memory_tui.widgets.lines import Line, heading, line, rule
-from dsh_memory_tui.widgets.record_list import Fixed, RecordList
+from dsh_memory_tui.widgets.record_list import RecordList
+from dsh_memory_tui.widgets.rows import Fixed
 
 #: Side by side needs this many cells; under it the diff stays unified.
 LEAST_FOR_SIDES = 64

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import ClassVar, Generic, Protocol, TypeVar
+from collections.abc import Callable
+from typing import ClassVar
 
 from rich.cells import cell_len
 from rich.segment import Segment
@@ -19,71 +18,11 @@ from textual.strip import Strip
 from dsh_memory_tui import commands
 from dsh_memory_tui.themes import role_style
 from dsh_memory_tui.widgets.lines import Line, fit
+from dsh_memory_tui.widgets.rows import Fixed, Rows
+from dsh_memory_tui.widgets.strips import difference, look_alike
 
-Item = TypeVar("Item")
-
-
-class Rows(Protocol):
-    """What a list shows: rows of `height` lines each, drawn when they come into sight."""
-
-    @property
-    def height(self) -> int:
-        """Lines a row takes."""
-
-    def __len__(self) -> int:
-        """How many rows there are."""
-
-    def key(self, index: int) -> str | None:
-        """What the row stands for, unique in the list; None for a row the cursor passes over."""
-
-    def draw(self, index: int, width: int) -> Sequence[Line]:
-        """The row's lines, `height` of them."""
-
-
-@dataclass(frozen=True, slots=True)
-class Fixed:
-    """Rows of one line, made beforehand, each with its key; for short lists and texts."""
-
-    rows: tuple[tuple[str | None, Line], ...] = ()
-    height: int = 1
-
-    def __len__(self) -> int:
-        return len(self.rows)
-
-    def key(self, index: int) -> str | None:
-        return self.rows[index][0]
-
-    def draw(self, index: int, width: int) -> Sequence[Line]:
-        return (self.rows[index][1],)
-
-
-class Drawn(Generic[Item]):
-    """Rows drawn one by one from a sequence of values: a hundred thousand cost no more than a screenful."""
-
-    def __init__(
-        self,
-        items: Sequence[Item],
-        key: Callable[[Item], str | None],
-        draw: Callable[[Item, int], Sequence[Line]],
-        height: int = 1,
-    ) -> None:
-        self._items = items
-        self._height = height
-        self._key = key
-        self._draw = draw
-
-    @property
-    def height(self) -> int:
-        return self._height
-
-    def __len__(self) -> int:
-        return len(self._items)
-
-    def key(self, index: int) -> str | None:
-        return self._key(self._items[index])
-
-    def draw(self, index: int, width: int) -> Sequence[Line]:
-        return self._draw(self._items[index], width)
+#: The most lines of the mark that shows the place in a long list: longer ones cost a terminal more than they tell.
+MARK_LINES = 4
 
 
 class RecordList(ScrollView, can_focus=True):
@@ -275,7 +214,7 @@ class RecordList(ScrollView, can_focus=True):
             # Blanks show no letters: in the colours of what stands before them the terminal is sent no new ones.
             # Between two texts of one colour they stay apart: in a picture each text then has its own place.
             between = following is not None and following.role == role
-            if between or not (piece.text.isspace() and _look_alike(style, own)):
+            if between or not (piece.text.isspace() and look_alike(style, own)):
                 style, role = own, piece.role
             segments.append(Segment(piece.text, style))
             left -= cell_len(piece.text)
@@ -284,7 +223,7 @@ class RecordList(ScrollView, can_focus=True):
     def _with_place_mark(self, strip: Strip, y: int) -> Strip:
         mark, segments = self._place_mark(y), list(strip)
         last = segments[-1].style if segments else None
-        if mark.text == " " and last is not None and mark.style is not None and _look_alike(last, mark.style):
+        if mark.text == " " and last is not None and mark.style is not None and look_alike(last, mark.style):
             mark = Segment(" ", last)
         return Strip([*segments, mark]).simplify()
 
@@ -293,7 +232,7 @@ class RecordList(ScrollView, can_focus=True):
         blank = Segment(" ", self.rich_style)
         if lines <= height:
             return blank
-        size = max(1, height * height // lines)
+        size = max(1, min(MARK_LINES, height * height // lines))
         top = round(self.scroll_offset.y / (lines - height) * (height - size))
         return Segment("▐", self.rich_style + self._style("rule")) if top <= y < top + size else blank
 
@@ -313,7 +252,7 @@ class RecordList(ScrollView, can_focus=True):
             if before is None:
                 self.refresh(Region(0, y, width, 1))
             elif before != after:
-                start, end = _difference(before, after)
+                start, end = difference(before, after)
                 self.refresh(Region(start, y, end - start, 1))
 
     def _repaint_row(self, index: int) -> None:
@@ -368,38 +307,3 @@ class RecordList(ScrollView, can_focus=True):
             self.scroll_to(y=first, animate=False)
         elif self.cursor * height + height > top + visible:
             self.scroll_to(y=self.cursor * height + height - visible, animate=False)
-
-
-def _look_alike(one: Style, other: Style) -> bool:
-    """Whether blanks look the same in both styles."""
-    return one.bgcolor == other.bgcolor and not any(
-        style.underline or style.reverse or style.strike for style in (one, other)
-    )
-
-
-def _cells(strip: Strip) -> list[tuple[str, object]]:
-    """Each character with what can be seen of its style: of a blank, what is behind it."""
-    return [
-        (
-            character,
-            style.bgcolor if blank and not (style.underline or style.reverse or style.strike) else style,
-        )
-        for text, style, _control in strip
-        if style is not None
-        for character, blank in ((character, character == " ") for character in text)
-    ]
-
-
-def _difference(before: Strip, after: Strip) -> tuple[int, int]:
-    """The cells between which two lines of one width differ: a terminal is sent these only."""
-    old, new = _cells(before), _cells(after)
-    first = next(
-        (at for at, (a, b) in enumerate(zip(old, new, strict=False)) if a != b), min(len(old), len(new))
-    )
-    last = 0
-    while last < min(len(old), len(new)) - first and old[-1 - last] == new[-1 - last]:
-        last += 1
-    width = after.cell_length
-    tail = cell_len("".join(character for character, _style in new[len(new) - last :]))
-    start = cell_len("".join(character for character, _style in new[:first]))
-    return start, max(start + 1, width - tail)

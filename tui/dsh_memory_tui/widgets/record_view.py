@@ -8,7 +8,7 @@ from datetime import datetime
 from dsh_memory import visible
 from dsh_memory.inspection import Mark, MemoryFact, RecordEntry, RecordView, TopicView
 from dsh_memory_tui.widgets.lines import EMPTY, Line, Piece, cut, heading, line, pad, pad_left, rule, wrap
-from dsh_memory_tui.widgets.record_list import Fixed
+from dsh_memory_tui.widgets.rows import Fixed
 from dsh_memory_tui.wording import ATTENTION, BAD, GOOD, OFF, age, exact, plural, short, size, who
 
 #: Characters of a body that are shown; the rest is a matter for an editor.
