@@ -308,7 +308,7 @@ def context(call: Call, query: str | None, limit: int | None, scope: Scope | Non
     usage = read_usage(repository.root)
     tokens = None if query is None else tokenize(query)
     wanted = limit or _CONTEXT_LIMIT
-    found = call.consult(SCOPES[scope or "active"], lambda corpus: choose(corpus, tokens, wanted, usage.of))
+    found = call.consult(SCOPES[scope or "active"], lambda corpus: choose(corpus, tokens, wanted, usage))
     chosen = found.result
     read = [Hit(pick.record.path, pick.record.id, pick.record.content_hash) for pick in chosen]
     counted = (

@@ -14,8 +14,10 @@ from hypothesis import strategies as st
 
 from dsh_memory import MemoryService
 from dsh_memory.records.metadata import Record, is_expired, read_record
+from dsh_memory.repository.usage import Usage, UsageEntry
 from dsh_memory.repository.view import SCOPES
 from dsh_memory.search import bits
+from dsh_memory.search.context import choose
 from dsh_memory.search.index import RecordIndex
 from dsh_memory.search.ranking import rank, search_text, tokenize
 from dsh_memory.search.segment import Document, Segment
@@ -99,8 +101,59 @@ def test_answers_are_those_of_plain_reading(
     assert sorted((record.path, score) for record, score in found) == sorted(
         (hit.record.path, hit.score) for hit in every
     )
-    every_one = sorted((candidate.path, candidate.id) for candidate in corpus.candidates())
+    every_one = sorted((candidate.path, candidate.id) for candidate in corpus.everything())
     assert every_one == sorted((record.path, record.id) for record in wanted)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    trees,
+    trees,
+    st.none() | queries,
+    st.integers(1, 5),
+    st.dictionaries(st.sampled_from([f"handbook/{number}.md" for number in range(41)]), st.integers(0, 3)),
+)
+def test_a_context_is_that_of_plain_reading(
+    before: list[Record], after: list[Record], query: list[str] | None, limit: int, used: dict[str, int]
+) -> None:
+    index = RecordIndex()
+    index.build(before, blobs_of(before))
+    corpus = index.corpus(after, blobs_of(after), ("handbook",), TODAY)
+    usage = Usage({path: UsageEntry(usage_count=count, generation=3 - count) for path, count in used.items()})
+    tokens = None if query is None else tokenize(" ".join(query))
+    wanted = [
+        record for record in after if record.path.startswith("handbook/") and not is_expired(record, TODAY)
+    ]
+    scores = {record.path: 0 for record in wanted}
+    if tokens is not None:
+        scores = {hit.record.path: hit.score for hit in rank(wanted, tokens, len(wanted) + 1)[1]}
+
+    def by_usage(record: Record) -> tuple[float, int, str, str]:
+        entry = usage.of(record.path)
+        return -entry.effective, entry.generation, record.id, record.path
+
+    matching = [record for record in wanted if record.path in scores]
+    selected = sorted(matching, key=lambda record: (-scores[record.path], by_usage(record)))[:limit]
+    expected = [record.path for record in sorted(selected, key=by_usage)]
+    assert [chosen.record.path for chosen in choose(corpus, tokens, limit, usage)] == expected
+
+
+def test_the_first_by_id_are_found_however_many_there_are() -> None:
+    chance = random.Random(7)
+    tree = [make(f"handbook/{number}.md", f"n/r{chance.randrange(10**6)}", "tabs") for number in range(300)]
+    segment = Segment.build(
+        Document(record.sha256, record.path, search_text(record), record.id, None) for record in tree
+    )
+    ordered = sorted(range(300), key=lambda number: (segment.ids[number], segment.paths[number]))
+    for held in (0, 1, 5, 40, 200, 300):
+        members = set(chance.sample(range(300), held))
+        apart = {segment.paths[number] for number in chance.sample(range(300), 9)} | {"handbook/none.md"}
+        expected = [number for number in ordered if number in members and segment.paths[number] not in apart]
+        for limit in (1, 7, 20):
+            found = segment.first_by_id(bits.from_numbers(members, 300), limit, apart)
+            beside = [number for number in found if segment.paths[number] not in apart]
+            assert set(found) - set(beside) == {n for n in members if segment.paths[n] in apart}
+            assert sorted(beside, key=ordered.index) == expected[:limit]
 
 
 def test_a_large_share_of_changes_makes_a_new_segment_in_the_background() -> None:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from heapq import nsmallest
 from typing import Protocol
 
 from dsh_memory.environment import parse_instant
 from dsh_memory.records.metadata import Record
-from dsh_memory.search.index import Candidate, Corpus
+from dsh_memory.search.index import Candidate, Corpus, Group
 
 #: A returned body holds at most this many bytes of UTF-8.
 MAX_BODY_BYTES = 4096
@@ -26,7 +26,12 @@ class UsageEntry(Protocol):
     def generation(self) -> int: ...
 
 
-UsageOf = Callable[[str], UsageEntry]
+class Usage(Protocol):
+    """What is known of all records: the paths of those that were ever used, and the entry of each record."""
+
+    @property
+    def records(self) -> Collection[str]: ...
+    def of(self, path: str) -> UsageEntry: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,17 +42,21 @@ class Chosen:
     score: int | None
 
 
-def choose(corpus: Corpus, tokens: Sequence[str] | None, limit: int, usage_of: UsageOf) -> list[Chosen]:
+def choose(corpus: Corpus, tokens: Sequence[str] | None, limit: int, usage: Usage) -> list[Chosen]:
     """The records of one context answer, in its order: the best matches first selected, then ordered by usage."""
 
     def key(candidate: Candidate) -> tuple[float, float, int, str, str]:
-        return usage_key(candidate, usage_of(candidate.path))
+        return usage_key(candidate, usage.of(candidate.path))
+
+    def best(group: Group, wanted: int) -> list[Candidate]:
+        # Records never used differ in id and path alone: of many, only the first by these can be among the best.
+        return nsmallest(wanted, group.first(wanted, usage.records), key=key)
 
     if tokens is None:
-        return [Chosen(found.get(), None) for found in nsmallest(limit, corpus.candidates(), key=key)]
+        return [Chosen(found.get(), None) for found in best(corpus.everything(), limit)]
     chosen: list[tuple[int, Candidate]] = []
-    for score, candidates in corpus.groups(tokens):
-        chosen += [(score, found) for found in nsmallest(limit - len(chosen), candidates, key=key)]
+    for score, group in corpus.groups(tokens):
+        chosen += [(score, found) for found in best(group, limit - len(chosen))]
         if len(chosen) == limit:
             break
     chosen.sort(key=lambda pair: key(pair[1]))

@@ -35,6 +35,33 @@ class Candidate(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
+class Group:
+    """Records of a corpus that nothing has put in an order yet: `members` of its segment, and `others`."""
+
+    corpus: Corpus
+    members: int
+    others: Sequence[Record]
+
+    def __iter__(self) -> Iterator[Candidate]:
+        yield from map(_candidate, self.others)
+        yield from map(self._candidate_of, bits.numbers(self.members))
+
+    def first(self, limit: int, apart: Iterable[str]) -> Iterator[Candidate]:
+        """All records whose paths are among `apart`, and of the rest at least the first `limit` by id and path."""
+        yield from map(_candidate, self.others)
+        if self.corpus.segment is not None:
+            numbers = self.corpus.segment.first_by_id(self.members, limit, apart)
+            yield from map(self._candidate_of, numbers)
+
+    def _candidate_of(self, document: int) -> Candidate:
+        segment = self.corpus.segment
+        assert segment is not None  # noqa: S101
+        return Candidate(
+            segment.paths[document], segment.ids[document], lambda: self.corpus.record_of(document)
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class Corpus:
     """The records of one moment that can match: of the folders wanted, not expired.
 
@@ -69,27 +96,18 @@ class Corpus:
         found.sort(key=lambda pair: pair[0])
         return count + in_segment, [get() for _, get in found[:limit]]
 
-    def groups(self, tokens: Sequence[str]) -> Iterator[tuple[int, list[Candidate]]]:
+    def groups(self, tokens: Sequence[str]) -> Iterator[tuple[int, Group]]:
         """All matches, those of one score together, highest score first."""
-        found: dict[int, list[Candidate]] = {}
+        others: dict[int, list[Record]] = {}
         for hit in matching(self.others, tokens):
-            found.setdefault(hit.score, []).append(_candidate(hit.record))
-        if self.segment is not None:
-            for score, members in self.segment.groups(tokens, self.live):
-                found.setdefault(score, []).extend(map(self._candidate_of, bits.numbers(members)))
-        for score in sorted(found, reverse=True):
-            yield score, found[score]
+            others.setdefault(hit.score, []).append(hit.record)
+        members = {} if self.segment is None else dict(self.segment.groups(tokens, self.live))
+        for score in sorted(others.keys() | members.keys(), reverse=True):
+            yield score, Group(self, members.get(score, 0), others.get(score, ()))
 
-    def candidates(self) -> Iterator[Candidate]:
+    def everything(self) -> Group:
         """All records."""
-        yield from map(_candidate, self.others)
-        yield from map(self._candidate_of, bits.numbers(self.live))
-
-    def _candidate_of(self, document: int) -> Candidate:
-        assert self.segment is not None  # noqa: S101
-        return Candidate(
-            self.segment.paths[document], self.segment.ids[document], lambda: self.record_of(document)
-        )
+        return Group(self, self.live, self.others)
 
 
 class RecordIndex:

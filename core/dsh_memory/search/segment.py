@@ -11,8 +11,9 @@ from array import array
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from heapq import nsmallest
-from itertools import accumulate
+from itertools import accumulate, islice
 
 from dsh_memory.search import bits
 from dsh_memory.search.lexicon import Lexicon, Postings, is_dense
@@ -148,6 +149,35 @@ class Segment:
             if len(best) < limit:
                 best.extend(self._ordered(score, members, tie_tokens, limit - len(best)))
         return count, best
+
+    def first_by_id(self, members: int, limit: int, apart: Iterable[str]) -> list[int]:
+        """The members whose paths are among `apart`, and of the rest the first `limit` by id and path."""
+        by_path = self._by_path
+        found = [by_path[path] for path in apart if path in by_path]
+        known = bits.from_numbers(found, self.size)
+        rest = members & ~known
+        count = rest.bit_count()
+        if count <= limit:
+            first = list(bits.numbers(rest))
+        elif count * count < limit * self.size:
+            first = nsmallest(limit, bits.numbers(rest), key=self._id_and_path)
+        else:
+            # Of so many, the first ones are found sooner along the order of all.
+            octets = rest.to_bytes((self.size >> 3) + 1, "little")
+            held = (number for number in self._id_order if octets[number >> 3] >> (number & 7) & 1)
+            first = list(islice(held, limit))
+        return [*bits.numbers(members & known), *first]
+
+    @cached_property
+    def _by_path(self) -> dict[str, int]:
+        return {path: number for number, path in enumerate(self.paths)}
+
+    @cached_property
+    def _id_order(self) -> Sequence[int]:
+        return array("I", sorted(range(self.size), key=self._id_and_path))
+
+    def _id_and_path(self, number: int) -> tuple[str, str]:
+        return self.ids[number], self.paths[number]
 
     def _ordered(self, score: int, members: int, tie_tokens: Iterable[str], wanted: int) -> list[Match]:
         octets = members.to_bytes((self.size >> 3) + 1, "little")
