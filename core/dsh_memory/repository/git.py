@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -181,9 +182,21 @@ def git_missing() -> RepoUnavailable:
 
 
 def _gitpython() -> Any:
-    # Importing GitPython runs whatever GIT_PYTHON_GIT_EXECUTABLE names.
-    for name in [name for name in os.environ if name.startswith("GIT_PYTHON_")]:
-        del os.environ[name]
+    if "git" not in sys.modules:
+        _import_under_no_variables_of_git()
     import git
 
     return git
+
+
+def _import_under_no_variables_of_git() -> None:
+    # Importing GitPython runs `git version`, or whatever GIT_PYTHON_GIT_EXECUTABLE names, under the caller's
+    # variables, and a trace file that these name is written.
+    # guard: sealed-import
+    hidden = {name: value for name, value in os.environ.items() if name.startswith("GIT_")}
+    for name in hidden:
+        del os.environ[name]
+    try:
+        import git  # noqa: F401
+    finally:
+        os.environ.update(hidden)

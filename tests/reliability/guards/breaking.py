@@ -57,7 +57,7 @@ _BY_HAND: Final = {
     "folder-is-no-link": ("if error.errno in (errno.ELOOP, errno.ENOTDIR, errno.EMLINK):", "if False:"),
     "kill-the-whole-group": ("_signal_group(process.pid, signal.SIGKILL)", "process.kill()"),
     "log-no-token": ('TOKEN_PATTERN.sub("[token]", scope["path"])', 'scope["path"]'),
-    "mcp-marks-foreign-text": ("disarmed(foreign)}\" if foreign", "foreign}\" if foreign"),
+    "mcp-marks-foreign-text": ('disarmed(foreign)}" if foreign', 'foreign}" if foreign'),
     "never-replace": (
         "outcome = _renameat_exclusive(source_folder, source, target_folder, target)",
         "outcome = True\n    os.rename(source, target, src_dir_fd=source_folder, dst_dir_fd=target_folder)",
@@ -77,6 +77,7 @@ _BY_HAND: Final = {
     "regular-file-after-open": ("if not stat.S_ISREG(status.st_mode):", "if False:"),
     "sealed-config": ("_SEALED_CONFIG = {", "_SEALED_CONFIG = {} and {"),
     "sealed-environment": ("environment = {", "environment = dict(os.environ) or {"),
+    "sealed-import": ('if name.startswith("GIT_")}', 'if name.startswith("GIT_PYTHON_")}'),
     "segment-checksum": ("if zlib.crc32(body) != checksum:", "if False:"),
     "stdout-carries-frames-only": ("requests, frames = os.dup(0), os.dup(1)", "return 0, 1"),
     "token-constant-time": (
