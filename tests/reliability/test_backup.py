@@ -214,10 +214,14 @@ def test_an_incremental_bundle_is_refused(full: MemoryRepository, bundle: str, t
     assert refused(bundle, tmp_path / "restored").code == "backup-invalid"
 
 
+@pytest.mark.parametrize("name", ["handbook/link.md", "README.md", ".sync/runs", "scripts/sync"])
 def test_a_bundle_with_links_in_the_memory_is_refused(
-    full: MemoryRepository, bundle: str, tmp_path: Path
+    full: MemoryRepository, bundle: str, tmp_path: Path, name: str
 ) -> None:
-    full.path("handbook/link.md").symlink_to("/etc/passwd")
+    place = full.path(name)
+    place.parent.mkdir(exist_ok=True)
+    subprocess.run(["rm", "-rf", str(place)], check=True)
+    place.symlink_to("/etc/passwd")
     full.commit()
     full.git("bundle", "create", "-q", bundle, "--all")
     assert refused(bundle, tmp_path / "restored").detail == "no-plain-file"

@@ -56,6 +56,7 @@ _BY_HAND: Final = {
     ),
     "folder-is-no-link": ("if error.errno in (errno.ELOOP, errno.ENOTDIR, errno.EMLINK):", "if False:"),
     "kill-the-whole-group": ("_signal_group(process.pid, signal.SIGKILL)", "process.kill()"),
+    "lock-outlives-the-parent": ("pass_fds=(descriptor,),", ""),
     "log-no-token": ('TOKEN_PATTERN.sub("[token]", scope["path"])', 'scope["path"]'),
     "mcp-marks-foreign-text": ('disarmed(foreign)}" if foreign', 'foreign}" if foreign'),
     "never-replace": (
