@@ -60,6 +60,16 @@ def _repair_journal(repo: Repository, subjects: list[str]) -> list[str]:
     return [f"Took {name} back from Git." for name in blobs]
 
 
+def _repair_index(repo: Repository, subjects: list[str]) -> list[str]:
+    """Makes Git's index anew from HEAD; what was staged and is in no file was in the broken one alone."""
+    index = os.path.join(repo.git_dir, "index")
+    kept = os.path.join(repo.git_dir, "index.broken")
+    os.replace(index, kept)
+    repo.writing().run("read-tree", "HEAD")
+    repo.writing().run("update-index", "-q", "--refresh", accept=(0, 1))
+    return [f"Made Git's index anew from HEAD; the broken one is {kept}."]
+
+
 def _repair_last_run(repo: Repository, subjects: list[str]) -> list[str]:
     newest = next(iter(Journal(repo.root).runs(limit=1)), None)
     if newest is None:
@@ -131,6 +141,7 @@ def _replace(repo: Repository, path: str, data: bytes) -> None:
 
 
 _REPAIRS: Final[dict[str, Callable[[Repository, list[str]], list[str]]]] = {
+    "index-broken": _repair_index,
     "journal-missing": _repair_journal,
     "journal-broken": _repair_journal,
     "last-run-broken": _repair_last_run,

@@ -285,7 +285,14 @@ class MemoryService:
         except MemoryFailure as failure:
             return failed(failure)
         except Exception as error:
-            # A fault of ours or of the system must not become a traceback in a host; the log has it whole.
+            from dsh_memory.repository.failures import refusal
+            from dsh_memory.repository.git import GitFailed
+
+            if isinstance(error, (GitFailed, OSError)):
+                # A damaged object, a disk that gives errors: `verify` says more.
+                detail, message = refusal(error)
+                return failed(failure_of(failure_code, message, detail=detail))
+            # A fault of ours must not become a traceback in a host; the log has it whole.
             _log.exception("%s failed", name)
             message = f"{name} could not be finished ({type(error).__name__})."
             return failed(failure_of(failure_code, message, detail="unexpected"))

@@ -11,20 +11,22 @@ import os
 import re
 import stat
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from datetime import datetime
 from hashlib import sha256
 from typing import Final, Literal
 
 from dsh_memory.environment import Environment
-from dsh_memory.errors import ContextFailure, MemoryFailure, UnsafeLayout
+from dsh_memory.errors import ContextFailure, MemoryFailure, SettingsFailure, UnsafeLayout
+from dsh_memory.hosts.settings import Settings
 from dsh_memory.records.metadata import Record
+from dsh_memory.repository.failures import refusal
 from dsh_memory.repository.git import GitFailed
 from dsh_memory.repository.git_locks import leftover_locks
 from dsh_memory.repository.journal import LAST_RUN, RUNS_FOLDER, Journal, RunRecord, validate_run_id
 from dsh_memory.repository.jsonfile import parse_json_object
-from dsh_memory.repository.layout import RECORD_FOLDERS
+from dsh_memory.repository.layout import RECORD_FOLDERS, SUMMARY
 from dsh_memory.repository.lock import Clock, read_active_run, read_lock
 from dsh_memory.repository.objects import is_object_id
 from dsh_memory.repository.opening import Repository
@@ -102,15 +104,25 @@ def verify(environment: Environment, clock: Clock, *, repair: bool = False) -> R
 
 def _check(repo: Repository, now: datetime) -> tuple[list[Fault], dict[str, int]]:
     checked: dict[str, int] = {}
-    faults = [
-        *_git_faults(repo),
-        *_run_faults(repo, now),
-        *_journal_faults(repo, checked),
-        *_record_faults(repo, now, checked),
-        *_preview_faults(repo, now, checked),
-        *_sidecar_faults(repo),
-        *_mode_faults(repo),
-    ]
+    faults: list[Fault] = []
+    checks: tuple[Callable[[], Iterable[Fault]], ...] = (
+        lambda: _git_faults(repo),
+        lambda: _index_faults(repo),
+        lambda: _run_faults(repo, now),
+        lambda: _journal_faults(repo, checked),
+        lambda: _record_faults(repo, now, checked),
+        lambda: _preview_faults(repo, now, checked),
+        lambda: _sidecar_faults(repo),
+        lambda: _settings_faults(repo),
+        lambda: _mode_faults(repo),
+    )
+    for check in checks:
+        try:
+            faults += check()
+        except (GitFailed, OSError) as error:
+            # What is damaged ends this check and no other.
+            detail, message = refusal(error)
+            faults.append(Fault("check-ended", "error", detail, visible(message)))
     return faults, checked
 
 
@@ -130,6 +142,14 @@ def _git_faults(repo: Repository) -> Iterator[Fault]:
     except GitFailed as failure:
         for line in failure.message.splitlines():
             yield Fault("git-damaged", "error", "git", visible(line))
+
+
+def _index_faults(repo: Repository) -> Iterator[Fault]:
+    try:
+        repo.git.run("ls-files", "--stage", "--", SUMMARY)
+    except GitFailed as failure:
+        message = f"Git cannot read its index: {visible(failure.message)}"
+        yield Fault("index-broken", "error", ".git/index", message, repairable=True)
 
 
 def _run_faults(repo: Repository, now: datetime) -> Iterator[Fault]:
@@ -251,6 +271,13 @@ def _sidecar_faults(repo: Repository) -> Iterator[Fault]:
     if repo.root.lstat(".sync/.gitignore") is None:
         message = "Without it Git would take up locks and previews."
         yield Fault("sync-gitignore-missing", "warning", ".sync/.gitignore", message, repairable=True)
+
+
+def _settings_faults(repo: Repository) -> Iterator[Fault]:
+    try:
+        Settings(repo.environment).enabled()
+    except SettingsFailure as failure:
+        yield Fault(failure.code, "error", "settings.yaml", failure.message)
 
 
 def _mode_faults(repo: Repository) -> Iterator[Fault]:

@@ -15,6 +15,7 @@ from dsh_memory.doctor import examine
 from dsh_memory.environment import Environment
 from dsh_memory.repository.clearing import clear
 from dsh_memory.repository.usage import read_usage
+from dsh_memory.service import MemoryService
 from dsh_memory.verify import Report, verify
 from tests.support.clocks import FrozenClock
 from tests.support.repositories import MemoryRepository, record
@@ -68,6 +69,36 @@ def test_damage_in_git_is_found(healthy: MemoryRepository, clock: FrozenClock) -
     report = look(healthy, clock, repair=True)
     assert "git-damaged" in kinds(report)
     assert not report.ok
+
+
+@pytest.mark.parametrize("damage", ["", "DIRC", "\0" * 400])
+def test_a_broken_index_is_made_anew(healthy: MemoryRepository, clock: FrozenClock, damage: str) -> None:
+    before = healthy.git("ls-files", "--stage")
+    healthy.path(".git/index").write_text(damage)
+    assert "index-broken" in kinds(look(healthy, clock))
+    assert look(healthy, clock, repair=True).ok
+    assert healthy.git("ls-files", "--stage") == before
+    assert healthy.git("status", "--porcelain") == b""
+
+
+def test_a_damaged_tree_ends_no_other_check(healthy: MemoryRepository, clock: FrozenClock) -> None:
+    tree = healthy.git("rev-parse", "HEAD^{tree}").decode().strip()
+    path = healthy.path(f".git/objects/{tree[:2]}/{tree[2:]}")
+    path.chmod(0o600)
+    path.write_bytes(b"")
+    healthy.write(".sync/usage.json", "broken")
+    (Path(healthy.environment.dsh_home) / "settings.yaml").write_bytes(b"\0" * 10)
+    report = look(healthy, clock, repair=False)
+    assert {"git-damaged", "check-ended", "usage-invalid", "settings-unavailable"} <= set(kinds(report))
+    for envelope in (
+        MemoryService(healthy.environment).status(),
+        MemoryService(healthy.environment).health(),
+    ):
+        assert envelope["ok"] is False
+        assert (envelope["error"]["code"], envelope["error"]["detail"]) == (
+            "repo-unavailable",
+            "head-unreadable",
+        )
 
 
 def test_a_run_file_that_git_has_whole_is_taken_back(healthy: MemoryRepository, clock: FrozenClock) -> None:

@@ -28,12 +28,16 @@ def failing(step: Step) -> Iterator[None]:
     """Turns what Git and the system refuse into TransactionFailed with that step."""
     try:
         yield
-    except GitFailed as failure:
-        detail = "git-killed" if failure.status < 0 else "git-refused"
-        raise TransactionFailed(step, detail, f"Git refused: {failure.message}") from failure
-    except OSError as error:
-        detail = errno.errorcode.get(error.errno or 0, "os-error").lower()
-        raise TransactionFailed(step, detail, f"The system refused: {error.strerror}.") from error
+    except (GitFailed, OSError) as error:
+        raise TransactionFailed(step, *refusal(error)) from error
+
+
+def refusal(error: GitFailed | OSError) -> tuple[str, str]:
+    """The short machine reason and the sentence for what Git or the system refuses."""
+    if isinstance(error, GitFailed):
+        return "git-killed" if error.status < 0 else "git-refused", f"Git refused: {error.message}"
+    detail = errno.errorcode.get(error.errno or 0, "os-error").lower()
+    return detail, f"The system refused: {error.strerror or type(error).__name__}."
 
 
 def live_changed(step: Step, path: str) -> TransactionFailed:
