@@ -15,7 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
-from tests.reliability import crowd, modelling, poisoning
+from tests.reliability import crowd, fuzzing, modelling, poisoning, sweep_faults, sweep_kills, sweep_torn
 from tests.reliability.figures import Figures
 from tests.support.isolation import isolated_variables
 
@@ -29,9 +29,15 @@ class Row(NamedTuple):
 
 
 ROWS = (
+    Row("killed at a system call", "kill points", sweep_kills.figures),
+    Row("killed at a random moment", "kills", sweep_kills.random_figures),
+    Row("a refused system call", "faults", sweep_faults.figures),
+    Row("a full file system of 1 MiB", "amounts of room", sweep_faults.full_figures),
+    Row("a torn file", "states", sweep_torn.figures),
     Row("many processes, random kills", "acknowledged writes", crowd.figures),
     Row("a model beside the memory", "steps", modelling.figures),
     Row("poisoned texts", "texts", poisoning.figures),
+    Row("bytes that nobody would write", "inputs", fuzzing.figures),
 )
 
 

@@ -241,7 +241,8 @@ def _let_time_pass(scene: Scene) -> None:
     # Two locks of other programs' making name no holder: the host's for half a minute, the usage counter's
     # for five seconds, until its owner is written into it.
     usage_lock = scene.memory.root / ".sync" / "usage.lock"
-    if usage_lock.exists() and not (usage_lock / "owner.json").exists():
+    owner = usage_lock / "owner.json"
+    if usage_lock.exists() and not (owner.exists() and owner.stat().st_size):
         _age(usage_lock)
     settings_lock = scene.dsh_home / "settings.yaml.lock"
     if settings_lock.exists():

@@ -20,7 +20,7 @@ from tests.reliability.tracing import Missed
 
 Case = TypeVar("Case")
 
-_SCENE_NUMBERS = count()
+SCENE_NUMBERS = count()
 
 
 @contextmanager
@@ -62,7 +62,7 @@ def _line_of(error: BaseException) -> str:
 @contextmanager
 def scene_of(facts: Learned) -> Iterator[Scene]:
     """A fresh copy of an operation's template; it stays on disk where something was lost."""
-    scene = facts.template.copied_to(facts.template.folder.parent / f"scene-{next(_SCENE_NUMBERS)}")
+    scene = facts.template.copied_to(facts.template.folder.parent / f"scene-{next(SCENE_NUMBERS)}")
     yield scene
     scene.remove()
 
