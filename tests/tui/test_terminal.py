@@ -142,6 +142,24 @@ def test_an_edit_in_an_editor_becomes_a_run(start: Start, isolated: Path) -> Non
     assert screen.exit_code() == 0
 
 
+def test_an_older_version_is_restored_as_a_run(start: Start) -> None:
+    screen = start("--demo")
+    screen.wait_for("Needs you")
+    screen.press("6")
+    screen.wait_for("codegen")
+    screen.press("jjj")
+    screen.wait_for("The platform team")
+    screen.press("v")
+    screen.wait_for("it was removed here")
+    screen.press("\x1b[B" * 3 + "\r")
+    screen.wait_for("3.1 document is published.")
+    screen.bytes_within(0.4)
+    screen.press("\t\r")
+    screen.wait_for("Restored handbook/codegen/openapi-version.md")
+    screen.press("3")
+    screen.wait_for("just now   write")
+
+
 def test_a_change_outside_shows_within_two_seconds(start: Start, isolated: Path) -> None:
     screen = start("--demo")
     screen.wait_for("✓ clean")
