@@ -7,7 +7,8 @@ from __future__ import annotations
 from dsh_memory.api.draft import Batch, Draft, check_secrets
 from dsh_memory.api.mapping import record_bytes
 from dsh_memory.api.models import ForgetRequest
-from dsh_memory.api.store import Answer, MemoryStore
+from dsh_memory.api.state import FirstAnswer
+from dsh_memory.api.store import Answer, MemoryStore, Replay
 from dsh_memory.api.values import Caller, Memory
 from dsh_memory.environment import format_instant
 from dsh_memory.repository.allowed_secrets import read_allowed_secrets
@@ -15,8 +16,22 @@ from dsh_memory.repository.allowed_secrets import read_allowed_secrets
 REDACTED = "[REDACTED]"
 
 
-def erase(store: MemoryStore, caller: Caller, memory_id: str, request: ForgetRequest) -> Answer:
-    """The answer of a `hard_delete` or `redact`, given once the history is purged."""
+def erase(
+    store: MemoryStore, caller: Caller, memory_id: str, request: ForgetRequest, replay: Replay | None = None
+) -> Answer:
+    """The answer of a `hard_delete` or `redact`, given once the history is purged; a replay gets the first one."""
+    first = None if replay is None else store.replayed(caller, replay)
+    if first is not None:
+        return first
+    answer = _erased(store, caller, memory_id, request)
+    if replay is not None:
+        # Of the memory it names the id alone, so that it may outlive it.
+        kept = FirstAnswer(replay.fingerprint, answer, memory_id, 0, settled=True)
+        store.state.expect(caller.key, replay.key, kept, store.clock())
+    return answer
+
+
+def _erased(store: MemoryStore, caller: Caller, memory_id: str, request: ForgetRequest) -> Answer:
     redact = request.mode == "redact"
     memory = _find(store, caller, memory_id)
     if memory.status == "redacted" and redact:

@@ -181,6 +181,14 @@ class MemoryStore:
             raise RuntimeError("a batch ended without an answer")
         return job.answer
 
+    def replayed(self, caller: Caller, replay: Replay) -> Answer | None:
+        """The first answer to this key, where it is known for certain; raises conflict for another request."""
+        first = self.state.first_answer(caller.key, replay.key, self.clock())
+        if first is None:
+            return None
+        _check_same(first, replay)
+        return first.answer if first.settled else None
+
     def purge(self, memory_id: str, tombstones: Mapping[str, bytes]) -> Purged:
         """Erase every version of a memory from history, and all that is kept of it beside Git."""
         with self._turn:
@@ -406,9 +414,7 @@ class MemoryStore:
         if not first.settled and key not in answers and not self._was_committed(first):
             # The process that expected this commit died before it; the request has to be carried out.
             return None
-        # guard: one-key-one-request
-        if first.fingerprint != job.replay.fingerprint:
-            raise conflict("This idempotency key was used for another request.")
+        _check_same(first, job.replay)
         return first.answer
 
     def _was_committed(self, first: FirstAnswer) -> bool:
@@ -438,6 +444,12 @@ class MemoryStore:
             # The commits stand; an answer that is not settled is looked up in them at its next replay.
             with suppress(RepoUnavailable):
                 self.state.settle(prepared.expected, kept=True)
+
+
+def _check_same(first: FirstAnswer, replay: Replay) -> None:
+    # guard: one-key-one-request
+    if first.fingerprint != replay.fingerprint:
+        raise conflict("This idempotency key was used for another request.")
 
 
 def _held(writes: Iterable[PendingWrite]) -> dict[str, Held]:

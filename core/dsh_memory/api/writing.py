@@ -93,7 +93,7 @@ class Writing:
     ) -> Answer:
         """Delete a memory: `soft_delete` can be undone, the other modes erase its history as well."""
         if request.mode != "soft_delete":
-            return erase(self._store, caller, memory_id, request)
+            return erase(self._store, caller, memory_id, request, replay)
 
         def work(draft: Draft) -> Answer:
             memory = draft.find(memory_id)
