@@ -53,6 +53,20 @@ class Content(NamedTuple):
         return self.live == live and self.read_at_ns - max(live.mtime_ns, live.ctime_ns) > SETTLED_NS
 
 
+class Answered(NamedTuple):
+    """What was made of a scan; `doubtful` are the paths whose files may have changed while they were read."""
+
+    scan: Scan
+    answer: object
+    doubtful: frozenset[str]
+
+    def changed(self, scan: Scan) -> set[str]:
+        """The paths that a later scan has otherwise, or that were doubtful then."""
+        before, now = self.scan.files, scan.files
+        changed = {path for path, live in now.items() if before.get(path) != live}
+        return changed | (before.keys() - now.keys()) | self.doubtful
+
+
 class RecordCache:
     """What a long-lived process remembers between calls; safe to use from several threads.
 
@@ -68,7 +82,7 @@ class RecordCache:
         self._bytes = 0
         self._contents: dict[str, Content] = {}
         self._committed: tuple[str, dict[str, Entry]] | None = None
-        self._answers: dict[str, tuple[Scan, object]] = {}
+        self._answers: dict[str, Answered] = {}
         self.last_scan: Scan | None = None
         """The payload as it was walked last."""
         self._walks = 0
@@ -85,14 +99,22 @@ class RecordCache:
         return self.last_scan
 
     def answer(self, question: str, scan: Scan) -> object | None:
-        """What was answered from exactly this scan."""
+        """What was answered from exactly this scan, if nothing about it is doubtful."""
         known = self._answers.get(question)
-        return known[1] if known is not None and known[0] is scan else None
+        return known.answer if known is not None and known.scan is scan and not known.doubtful else None
 
-    def remember_answer(self, question: str, scan: Scan, answer: object, contents: Iterable[Content]) -> None:
-        """Keep an answer for as long as the scan holds, unless one of its files may have changed while it was read."""
-        if all(content.readable and content.holds_for(content.live) for content in contents):
-            self._answers[question] = (scan, answer)
+    def earlier_answer(self, question: str) -> Answered | None:
+        """What was answered last, whatever has changed since."""
+        return self._answers.get(question)
+
+    def remember_answer(
+        self, question: str, scan: Scan, answer: object, contents: Iterable[Content], asked: Iterable[str]
+    ) -> None:
+        """Keep an answer that was made of these contents of the files `asked` for."""
+        certain = {
+            content.live.path for content in contents if content.readable and content.holds_for(content.live)
+        }
+        self._answers[question] = Answered(scan, answer, frozenset(asked) - certain)
 
     def get(self, path: str) -> Content | None:
         """What is remembered of a file."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from types import TracebackType
@@ -13,7 +13,7 @@ from dsh_memory.errors import RepoUnavailable
 from dsh_memory.records.metadata import Malformed, Record
 from dsh_memory.records.outline import Outline, outline_of
 from dsh_memory.repository.committed import committed_payload, parse_committed
-from dsh_memory.repository.content import Content, ContentReader, Kind, RecordCache, is_record_below
+from dsh_memory.repository.content import Answered, Content, ContentReader, Kind, RecordCache, is_record_below
 from dsh_memory.repository.git import GitFailed
 from dsh_memory.repository.layout import PAYLOAD, RECORD_FOLDERS, LiveFile, Scan
 from dsh_memory.repository.objects import EXECUTABLE_MODE, FILE_MODE, BlobHasher, Entry
@@ -161,7 +161,7 @@ def survey(repo: Repository, now: datetime, cache: RecordCache | None = None) ->
             return known
         contents = list(_contents(repo, cache, scan, blob=True))
         found = _survey_live(head, committed_payload(repo, head.commit, cache), scan, contents)
-        cache.remember_answer("survey", scan, found, contents)
+        cache.remember_answer("survey", scan, found, contents, scan.files)
         return found
 
     def from_head() -> Survey:
@@ -218,9 +218,18 @@ def read_records(
         known = cache.answer(scope, scan)
         if isinstance(known, RecordSet):
             return known
-        contents = list(_contents(repo, cache, scan, blob=True, record=True, folders=folders))
-        found = _records_live(scan, contents, folders)
-        cache.remember_answer(scope, scan, found, contents)
+        asked = [path for path in scan.files if is_record_below(path, folders)]
+        earlier = cache.earlier_answer(scope)
+        changed = None if earlier is None else _changed_records(earlier, scan, folders)
+        if earlier is None or changed is None or len(changed) >= len(asked):
+            contents = list(_contents(repo, cache, scan, blob=True, record=True, among=asked))
+            found = _records_live(scan, contents, folders)
+        else:
+            asked = [path for path in changed if path in scan.files]
+            contents = list(_contents(repo, cache, scan, blob=True, record=True, among=asked))
+            assert isinstance(earlier.answer, RecordSet)  # noqa: S101
+            found = _updated(earlier.answer, _records_live(scan, contents, folders), changed)
+        cache.remember_answer(scope, scan, found, contents, asked)
         return found
 
     def from_head() -> RecordSet:
@@ -298,6 +307,26 @@ def _records_live(scan: Scan, contents: list[Content], folders: tuple[str, ...])
     )
 
 
+def _changed_records(earlier: Answered, scan: Scan, folders: tuple[str, ...]) -> set[str] | None:
+    """The record files to look at again since an earlier answer; None where that was made of more than files."""
+    if scan.unreadable or earlier.scan.unreadable:
+        return None
+    return {path for path in earlier.changed(scan) if is_record_below(path, folders)}
+
+
+def _updated(before: RecordSet, again: RecordSet, changed: Container[str]) -> RecordSet:
+    """The records of before with those of the changed files, which `again` has, in their place."""
+    records = [record for record in before.records if record.path not in changed]
+    malformed = [file for file in before.malformed if file.path not in changed]
+    return RecordSet(
+        tuple(sorted((*records, *again.records), key=lambda record: record.path)),
+        tuple(sorted((*malformed, *again.malformed), key=lambda file: file.path)),
+        again.source,
+        again.paths,
+        {path: blob for path, blob in before.blobs.items() if path not in changed} | dict(again.blobs),
+    )
+
+
 def _records_committed(committed: dict[str, Entry], parsed: list[Record | Malformed]) -> RecordSet:
     return RecordSet(
         tuple(record for record in parsed if isinstance(record, Record)),
@@ -315,18 +344,13 @@ def _contents(
     *,
     blob: bool = False,
     record: bool = False,
-    folders: tuple[str, ...] | None = None,
+    among: Iterable[str] | None = None,
 ) -> Iterator[Content]:
-    """Every payload file's content, with its blob id or its record where asked for.
-
-    With `folders`, the record files below them alone.
-    """
+    """The content of every payload file, or of those `among` them, with its blob id or its record where asked for."""
     cache.forget_others(scan.files)
     with ContentReader(repo.root, repo.object_format, cache) as reader:
-        for path, live in scan.files.items():
-            if folders is not None and not is_record_below(path, folders):
-                continue
-            content = reader.read(live, blob=blob, record=record)
+        for path in scan.files if among is None else among:
+            content = reader.read(scan.files[path], blob=blob, record=record)
             if content is not None:
                 yield content
 
