@@ -5,13 +5,16 @@ from __future__ import annotations
 import json
 import socket
 import threading
+import unicodedata
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 
 from dsh_memory.api.limits import RateLimits
+from dsh_memory.environment import Environment
 from dsh_memory.service import MemoryService
 from tests.api.serving import Served, serving
 from tests.support.repositories import MemoryRepository, record
@@ -397,3 +400,54 @@ def test_a_held_lock_is_503_with_retry_after(client: httpx.Client, memory: Memor
     assert answer.status_code == 503 and answer.headers["retry-after"].isdecimal()
     assert answer.json()["error"]["code"] == "operation_in_progress"
     assert json.loads(client.get("/v1/memories").text)["total"] == 0
+
+
+def test_the_twins_of_one_name_are_one(served: Served, memory: MemoryRepository) -> None:
+    """`cases.md` 19: `é` as one letter, or as `e` and an accent."""
+    one, two = "projekte/café", "projekte/cafe\u0301"
+    memory.write("handbook/cafe\u0301.md", record("x/cafe", "Der Röster steht im Café.\n"))
+    memory.commit()
+    client = served.client()
+    body = {"content": "Im Café gilt: kein Zucker.", "path": one, "semantic_key": "café/zucker"}
+    first = client.post("/v1/remember", json=body).json()["id"]
+    twin = {key: unicodedata.normalize("NFD", value) for key, value in body.items()}
+    assert twin["path"] == two
+    assert client.post("/v1/remember", json=twin).json()["id"] == first
+    keyless = {**body, "semantic_key": None, "content": "Ein Löffel reicht."}
+    again = {**keyless, "path": two, "content": unicodedata.normalize("NFD", keyless["content"])}
+    ids = {client.post("/v1/remember", json=each).json()["id"] for each in (keyless, again)}
+    assert len(ids) == 1
+    for path in (one, two, "%/café", "%cafe\u0301"):
+        found = client.get("/v1/memories", params={"path": path}).json()["memories"]
+        assert {each["id"] for each in found} == {first, *ids}, path
+    for prefix in ("projekte/caf\u00e9", "projekte/cafe\u0301"):
+        assert client.get("/v1/memories", params={"path_prefix": prefix}).json()["total"] == 2
+        bound = served.client(served.token(path_prefixes=(prefix,)))
+        assert bound.get(f"/v1/memories/{first}").status_code == 200
+    for query in ("café", "cafe\u0301"):
+        results = client.get("/v1/memories/search", params={"query": query, "limit": 9}).json()["results"]
+        assert {"x/cafe", first} <= {each["id"] for each in results}, query
+    folders = {path.parent.name for path in memory.root.glob("handbook/projekte/*/*.md")}
+    assert folders == {"cafe"}
+
+
+def test_names_that_look_alike_stay_apart(tmp_path: Path, served: Served) -> None:
+    """`cases.md` 82: `a_b` and `a-b` are two roots, two paths, two keys; a root has one key however it is spelled."""
+    client = served.client()
+    ids = {}
+    for name in ("a_b", "a-b", "a b", "A_B"):
+        body = {"content": "The same words.", "path": f"projects/{name}", "semantic_key": name}
+        ids[name] = client.post("/v1/remember", json=body).json()["id"]
+    assert len(set(ids.values())) == 4
+    for name, identity in ids.items():
+        found = client.get("/v1/memories", params={"path": f"projects/{name}"}).json()["memories"]
+        assert [each["id"] for each in found] == [identity]
+    roots = [tmp_path / "roots" / name for name in ("a_b", "a-b")]
+    for root in roots:
+        MemoryRepository.create(root)
+    (tmp_path / "link").symlink_to(roots[0])
+    one, same, other = (
+        Environment.from_process(root=str(root)).state_dir
+        for root in (f"{roots[0]}/", tmp_path / "link" / "." / "handbook" / "..", roots[1])
+    )
+    assert one == same != other

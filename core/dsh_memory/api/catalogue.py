@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from dsh_memory.api.index import RecallIndex
 from dsh_memory.api.mapping import memory_of
-from dsh_memory.api.values import Memory
+from dsh_memory.api.values import Memory, canonical
 from dsh_memory.records import Record
 
 #: Identifies a memory that a new version may replace: bucket, scope, team, semantic key.
@@ -116,15 +116,23 @@ def semantic_key(memory: Memory) -> SemanticKey | None:
     """The key under which a new version replaces this memory; None where it has none."""
     if memory.semantic_key is None:
         return None
-    return (memory.bucket, memory.scope, memory.team_id, memory.semantic_key)
+    return (memory.bucket, memory.scope, memory.team_id, canonical(memory.semantic_key))
 
 
 def path_key(memory: Memory) -> PathKey:
     """Where a memory stands."""
-    return (memory.path, memory.bucket, memory.scope, memory.team_id, memory.memory_type, memory.kind)
+    return (
+        canonical(memory.path),
+        memory.bucket,
+        memory.scope,
+        memory.team_id,
+        memory.memory_type,
+        memory.kind,
+    )
 
 
 def content_key(memory: Memory) -> bytes:
     """Equal for memories that say the same in the same place."""
-    place = (memory.path, memory.bucket, memory.scope, memory.team_id, memory.kind, memory.content)
-    return sha256(repr(place).encode("utf-8", "surrogatepass")).digest()
+    place = (memory.bucket, memory.scope, memory.team_id, memory.kind)
+    said = (*place, canonical(memory.path), canonical(memory.content))
+    return sha256(repr(said).encode("utf-8", "surrogatepass")).digest()

@@ -23,7 +23,7 @@ from dsh_memory.api.models import (
     TimelineQuery,
 )
 from dsh_memory.api.store import Answer, MemoryStore, Replay
-from dsh_memory.api.values import Caller, Filter, Memory
+from dsh_memory.api.values import Caller, Filter, Memory, canonical
 from dsh_memory.api.writing import expiry, new_id
 from dsh_memory.environment import format_instant
 
@@ -312,7 +312,7 @@ def _item(
 
 
 def _state_place(place: Place, state_key: str) -> tuple[str, str | None, str | None, str]:
-    return (place.bucket, place.scope, place.team_id, f"state:{state_key}")
+    return (place.bucket, place.scope, place.team_id, canonical(f"state:{state_key}"))
 
 
 def _states(draft: Draft, place: Place, state_key: str) -> list[Memory]:

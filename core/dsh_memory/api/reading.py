@@ -15,7 +15,7 @@ from dsh_memory.api.models import ContextRequest, ListQuery, Narrowed, SearchQue
 from dsh_memory.api.recall import Query, search
 from dsh_memory.api.shapes import explanation, result, shown
 from dsh_memory.api.store import Answer, MemoryStore
-from dsh_memory.api.values import Caller, Filter, Memory
+from dsh_memory.api.values import Caller, Filter, Memory, canonical
 
 
 class Reading:
@@ -77,7 +77,7 @@ class Reading:
     def listing(self, caller: Caller, request: ListQuery) -> Answer:
         """A page of the memories, oldest first; deleted and expired ones are not listed."""
         passes = Filter(path=request.path, status="%").matcher()
-        prefix, now = request.path_prefix or "", self._store.clock()
+        prefix, now = canonical(request.path_prefix or ""), self._store.clock()
         with self._store.reading() as catalogue:
             found = [
                 memory
@@ -85,7 +85,7 @@ class Reading:
                 if memory.kind == "memory"
                 and not memory.is_gone
                 and caller.may_see(memory)
-                and memory.path.startswith(prefix)
+                and canonical(memory.path).startswith(prefix)
                 and passes(memory)
                 and not memory.is_expired(now)
             ]

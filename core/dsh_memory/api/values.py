@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -141,8 +142,13 @@ class Matcher:
             and (wanted.team_id is None or _matches_all(wanted.team_id) or memory.team_id == wanted.team_id)
             and (wanted.memory_type in ("%", "", "auto") or memory.memory_type == wanted.memory_type)
             and (wanted.kinds is None or memory.kind in wanted.kinds)
-            and (self.path is None or self.path.fullmatch(memory.path) is not None)
+            and (self.path is None or self.path.fullmatch(canonical(memory.path)) is not None)
         )
+
+
+def canonical(text: str) -> str:
+    """A text in the one form that its twins (`é` as one letter or as two) share; for comparing, never for keeping."""
+    return text if text.isascii() else unicodedata.normalize("NFC", text)
 
 
 def _matches_all(text: str) -> bool:
@@ -150,9 +156,10 @@ def _matches_all(text: str) -> bool:
 
 
 def _path_pattern(text: str) -> re.Pattern[str]:
-    return re.compile(".*".join(re.escape(part) for part in re.split("%+", text)), re.DOTALL)
+    return re.compile(".*".join(re.escape(part) for part in re.split("%+", canonical(text))), re.DOTALL)
 
 
 def _below(path: str, prefix: str) -> bool:
+    path, prefix = canonical(path), canonical(prefix)
     # A prefix names a folder: `projects/a` must not open `projects/ab`.
     return path == prefix or path.startswith(prefix if prefix.endswith("/") else f"{prefix}/")

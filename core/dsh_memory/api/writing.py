@@ -15,7 +15,7 @@ from dsh_memory.api.mapping import normal_expiry, with_client_tags
 from dsh_memory.api.models import ForgetRequest, RememberRequest, StoreRequest, UpdateRequest
 from dsh_memory.api.shapes import shown
 from dsh_memory.api.store import Answer, MemoryStore, Replay
-from dsh_memory.api.values import Caller, Memory
+from dsh_memory.api.values import Caller, Memory, canonical
 from dsh_memory.records import is_valid_id
 
 _LONGEST_ID: Final = 128
@@ -263,7 +263,7 @@ def wanted_memory(draft: Draft, caller: Caller, request: StoreRequest) -> Memory
 def _current(draft: Draft, wanted: Memory) -> Memory | None:
     if wanted.semantic_key is None:
         return None
-    key = (wanted.bucket, wanted.scope, wanted.team_id, wanted.semantic_key)
+    key = (wanted.bucket, wanted.scope, wanted.team_id, canonical(wanted.semantic_key))
     found = [each for each in draft.of_key(key) if each.status != "redacted" and draft.caller.may_see(each)]
     return max(found, key=lambda each: (not each.is_gone, each.version), default=None)
 
