@@ -44,7 +44,7 @@ PHASES = (
 )
 
 
-def act(root: Path, operation: str, argument: object = None) -> Any:
+def act(root: Path, operation: str, argument: Any = None) -> Any:
     """Does one operation on the memory at `root`, in this process."""
     environment = Environment(dsh_home=str(root.parent / "dsh-home"), memory_root=str(root))
     with Repository.open(environment) as repo:
@@ -62,7 +62,7 @@ def act(root: Path, operation: str, argument: object = None) -> Any:
             case "save":
                 return save(repo, utc_now)
             case "write":
-                path, old, new = argument  # type: ignore[misc]
+                path, old, new = argument
                 expected = {path: None if old is None else old.encode()}
                 return write_paths(repo, utc_now, {path: new.encode()}, expected=expected)
             case "recover":
