@@ -15,7 +15,16 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
-from tests.reliability import crowd, fuzzing, modelling, poisoning, sweep_faults, sweep_kills, sweep_torn
+from tests.reliability import (
+    crowd,
+    fuzzing,
+    many_doors,
+    modelling,
+    poisoning,
+    sweep_faults,
+    sweep_kills,
+    sweep_torn,
+)
 from tests.reliability.figures import Figures
 from tests.support.isolation import isolated_variables
 
@@ -35,6 +44,7 @@ ROWS = (
     Row("a full file system of 1 MiB", "amounts of room", sweep_faults.full_figures),
     Row("a torn file", "states", sweep_torn.figures),
     Row("many processes, random kills", "acknowledged writes", crowd.figures),
+    Row("all doors at once", "acknowledged writes and reads", many_doors.figures),
     Row("a model beside the memory", "steps", modelling.figures),
     Row("poisoned texts", "texts", poisoning.figures),
     Row("bytes that nobody would write", "inputs", fuzzing.figures),
