@@ -20,7 +20,7 @@ from tests.reliability.guards.markers import Marker, find_markers
 from tests.reliability.guards.meetings import copy_project, failures, read_notes, run_tests, write_notes_into
 
 #: So many tests of a check run first: where one of them fails, as mostly, the rest need not be loaded.
-_FIRST = 15
+_FIRST = 8
 
 
 def main() -> int:
