@@ -20,6 +20,7 @@ from dsh_memory.api.models import (
     TimelineQuery,
 )
 from dsh_memory.api.reading import Reading
+from dsh_memory.api.states import States
 from dsh_memory.api.store import MemoryStore
 from dsh_memory.api.values import Caller
 from dsh_memory.api.writing import Writing
@@ -91,8 +92,8 @@ def test_it_is_seen_at_once_and_committed_before_the_next_write(
     assert len(subjects(memory)) == 1
     other = MemoryStore(memory.environment, max_age=0)
     assert seen(store) == seen(other) == ["event 0", "event 1", "event 2"]
-    Items(other).update_state(CALLER, StateRequest(content="from the other one"))
-    assert Items(store).state(CALLER, Place(), "active_task")["content"] == "from the other one"
+    States(other).update_state(CALLER, StateRequest(content="from the other one"))
+    assert States(store).state(CALLER, Place(), "active_task")["content"] == "from the other one"
     Writing(store).remember(CALLER, RememberRequest(content="a note", path="p"))
     newest, folded, _ = subjects(memory)
     assert newest.startswith("DPSK memory remember: ") and folded == "DPSK memory: 4 small writes"
@@ -102,11 +103,11 @@ def test_it_is_seen_at_once_and_committed_before_the_next_write(
 
 
 def test_the_versions_of_a_state_come_from_git(memory: MemoryRepository, store: MemoryStore) -> None:
-    items = Items(store)
-    identity = items.update_state(CALLER, StateRequest(content="one"))["id"]
+    states = States(store)
+    identity = states.update_state(CALLER, StateRequest(content="one"))["id"]
     assert Reading(store).versions(CALLER, identity)["total"] == 1
-    items.update_state(CALLER, StateRequest(content="two"))
-    items.update_state(CALLER, StateRequest(content="three"))
+    states.update_state(CALLER, StateRequest(content="two"))
+    states.update_state(CALLER, StateRequest(content="three"))
     versions = Reading(store).versions(CALLER, identity)["versions"]
     assert [each["content"] for each in versions] == ["three", "one"]
     assert [each["version"] for each in versions] == [3, 1]

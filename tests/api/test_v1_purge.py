@@ -10,9 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from dsh_memory.api.jobs import Replay
 from dsh_memory.api.models import ForgetRequest, RememberRequest
 from dsh_memory.api.state import State
-from dsh_memory.api.store import MemoryStore, Replay
+from dsh_memory.api.store import MemoryStore
 from dsh_memory.api.values import Caller
 from dsh_memory.api.writing import Writing
 from dsh_memory.environment import utc_now

@@ -10,7 +10,8 @@ from typing import Any
 import httpx
 import pytest
 
-from dsh_memory.api.endpoints import ENDPOINTS, Endpoint
+from dsh_memory.api.endpoints import ENDPOINTS
+from dsh_memory.api.operations import Endpoint
 from tests.api.serving import Served, serving
 from tests.support.repositories import MemoryRepository
 

@@ -137,8 +137,8 @@ def _api(act: Callable[[Any], dict[str, Any]]) -> Callable[[Scene, Any], dict[st
 
 
 def _remember(api: Any) -> dict[str, Any]:
+    from dsh_memory.api.jobs import Replay
     from dsh_memory.api.models import RememberRequest
-    from dsh_memory.api.store import Replay
     from dsh_memory.api.values import Caller
 
     request = RememberRequest(memory_id="remembered", content="The build is blue.", path="projects/alpha")

@@ -14,11 +14,12 @@ from starlette.responses import HTMLResponse, PlainTextResponse, Response
 from starlette.routing import BaseRoute, Match, Route
 
 from dsh_memory.api import discovery
-from dsh_memory.api.endpoints import ENDPOINTS, Asked, Endpoint, MemoryApi
+from dsh_memory.api.endpoints import ENDPOINTS
 from dsh_memory.api.failures import ApiFailure
 from dsh_memory.api.limits import Limiter, RateLimits
 from dsh_memory.api.models import SkillRequest
 from dsh_memory.api.openapi import docs_page, document
+from dsh_memory.api.operations import Asked, Endpoint, MemoryApi
 from dsh_memory.api.skill import run_skill
 from dsh_memory.api.store import MemoryStore, unavailable
 from dsh_memory.api.values import Caller

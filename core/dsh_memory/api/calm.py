@@ -22,6 +22,7 @@ class CalmFolder:
         self._thread: threading.Thread | None = None
         self._first: float | None = None
         self._last = 0.0
+        self._folding = False
         self._closed = False
 
     def note(self) -> None:
@@ -35,6 +36,13 @@ class CalmFolder:
                 self._thread = threading.Thread(target=self._work, name="memory-folder", daemon=True)
                 self._thread.start()
 
+    def note_found(self) -> None:
+        """A write was found waiting that may have been noted already."""
+        with self._changed:
+            known = self._first is not None or self._folding
+        if not known:
+            self.note()
+
     def close(self) -> None:
         """Ends the thread; what waits is the caller's to fold."""
         with self._changed:
@@ -46,8 +54,10 @@ class CalmFolder:
 
     def _work(self) -> None:
         while self._wait():
-            if not self._fold():
-                with self._changed:
+            folded = self._fold()
+            with self._changed:
+                self._folding = False
+                if not folded:
                     self._first = self._last = time.monotonic() + self._most
 
     def _wait(self) -> bool:
@@ -61,6 +71,7 @@ class CalmFolder:
                 left = due - time.monotonic()
                 if left <= 0:
                     self._first = None
+                    self._folding = True
                     return True
                 self._changed.wait(left)
         return False

@@ -5,10 +5,11 @@
 from __future__ import annotations
 
 from dsh_memory.api.draft import Batch, Draft, check_secrets
+from dsh_memory.api.jobs import Answer, Replay
 from dsh_memory.api.mapping import record_bytes
 from dsh_memory.api.models import ForgetRequest
 from dsh_memory.api.state import FirstAnswer
-from dsh_memory.api.store import Answer, MemoryStore, Replay
+from dsh_memory.api.store import MemoryStore
 from dsh_memory.api.values import Caller, Memory
 from dsh_memory.environment import format_instant
 from dsh_memory.repository.allowed_secrets import read_allowed_secrets

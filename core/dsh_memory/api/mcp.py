@@ -19,9 +19,9 @@ from starlette.requests import Request as HttpRequest
 from starlette.types import ASGIApp
 
 from dsh_memory.api.app import Door, caller_of
-from dsh_memory.api.endpoints import MemoryApi
 from dsh_memory.api.failures import ApiFailure
 from dsh_memory.api.mcp_tools import TOOLS, ToolEntry, as_agent, result_text
+from dsh_memory.api.operations import MemoryApi
 from dsh_memory.api.store import MemoryStore, unavailable
 from dsh_memory.api.values import Caller
 from dsh_memory.api.wire import check_texts

@@ -10,10 +10,10 @@ from typing import Any, Final
 
 from dsh_memory.api import mcp_models as args
 from dsh_memory.api.context import count_tokens
-from dsh_memory.api.endpoints import MemoryApi
 from dsh_memory.api.failures import ApiFailure, conflict
+from dsh_memory.api.jobs import Answer
 from dsh_memory.api.models import ContextRequest, ForgetRequest, ListQuery, Request, TimelineQuery
-from dsh_memory.api.store import Answer
+from dsh_memory.api.operations import MemoryApi
 from dsh_memory.api.values import Caller
 from dsh_memory.errors import ChangeRefused, PreviewFailure
 from dsh_memory.hosts.prompt import MARKER, disarmed
@@ -266,7 +266,7 @@ TOOLS: Final = (
         "update_state",
         "Note what you are working on, to go on after a restart.",
         args.UpdateState,
-        lambda api, caller, given: api.items.update_state(caller, given),
+        lambda api, caller, given: api.states.update_state(caller, given),
         _WRITE,
     ),
     ToolEntry(
@@ -286,14 +286,14 @@ TOOLS: Final = (
         "create_restart_snapshot",
         "Keep the current state to begin from after a restart.",
         args.CreateSnapshot,
-        lambda api, caller, given: api.items.create_snapshot(caller, given),
+        lambda api, caller, given: api.states.create_snapshot(caller, given),
         _WRITE,
     ),
     ToolEntry(
         "restore_restart_snapshot",
         "Get the newest snapshot back.",
         args.RestoreSnapshot,
-        lambda api, caller, given: api.items.restore_snapshot(caller, given),
+        lambda api, caller, given: api.states.restore_snapshot(caller, given),
         _WRITE,
     ),
     ToolEntry(

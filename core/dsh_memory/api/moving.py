@@ -10,9 +10,10 @@ from pydantic import ValidationError
 
 from dsh_memory.api.draft import Draft
 from dsh_memory.api.failures import ApiFailure, InvalidField
+from dsh_memory.api.jobs import Answer, Replay
 from dsh_memory.api.models import ExportRequest, ImportRequest, RememberRequest
 from dsh_memory.api.shapes import shown
-from dsh_memory.api.store import Answer, MemoryStore, Replay
+from dsh_memory.api.store import MemoryStore
 from dsh_memory.api.values import KINDS, Caller
 from dsh_memory.api.writing import checked_id, wanted_memory
 from dsh_memory.hosts.jsonrpc import BadJson, strict_json

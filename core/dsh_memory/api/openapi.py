@@ -13,7 +13,8 @@ from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 
 from dsh_memory.api import answers
-from dsh_memory.api.endpoints import ENDPOINTS, Endpoint
+from dsh_memory.api.endpoints import ENDPOINTS
+from dsh_memory.api.operations import Endpoint
 
 _REFERENCE: Final = "#/components/schemas/{model}"
 _ERRORS: Final = {

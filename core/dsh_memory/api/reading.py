@@ -10,11 +10,12 @@ from dsh_memory.api.catalogue import Catalogue
 from dsh_memory.api.context import Budget, assemble
 from dsh_memory.api.failures import conflict, not_found
 from dsh_memory.api.history import versions
+from dsh_memory.api.jobs import Answer
 from dsh_memory.api.language import query_terms
 from dsh_memory.api.models import ContextRequest, ListQuery, Narrowed, SearchQuery
 from dsh_memory.api.recall import Query, search
 from dsh_memory.api.shapes import explanation, result, shown
-from dsh_memory.api.store import Answer, MemoryStore
+from dsh_memory.api.store import MemoryStore
 from dsh_memory.api.values import Caller, Filter, Memory, canonical
 
 

@@ -6,9 +6,9 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from dsh_memory.api import models
-from dsh_memory.api.endpoints import MemoryApi
 from dsh_memory.api.failures import ApiFailure, InvalidField
-from dsh_memory.api.store import Answer
+from dsh_memory.api.jobs import Answer
+from dsh_memory.api.operations import MemoryApi
 from dsh_memory.api.values import Caller
 
 Admit = Callable[[str, str | None], Caller]
@@ -47,12 +47,12 @@ def _search(api: MemoryApi, caller: Caller, arguments: dict[str, Any]) -> Answer
 
 
 def _save_state(api: MemoryApi, caller: Caller, arguments: dict[str, Any]) -> Answer:
-    return api.items.update_state(caller, models.StateRequest.model_validate(_state(arguments)))
+    return api.states.update_state(caller, models.StateRequest.model_validate(_state(arguments)))
 
 
 def _restore_state(api: MemoryApi, caller: Caller, arguments: dict[str, Any]) -> Answer:
     values = _state(arguments)
-    return api.items.state(caller, models.Place.model_validate(values), str(values["state_key"]))
+    return api.states.state(caller, models.Place.model_validate(values), str(values["state_key"]))
 
 
 def _add_todo(api: MemoryApi, caller: Caller, arguments: dict[str, Any]) -> Answer:

@@ -14,7 +14,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
 from dsh_memory.api.failures import ApiFailure, InvalidField
-from dsh_memory.api.store import Replay
+from dsh_memory.api.jobs import Replay
 from dsh_memory.hosts.jsonrpc import BadJson, strict_json
 
 MAX_BODY_BYTES: Final = 4 * 1024 * 1024

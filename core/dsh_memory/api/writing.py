@@ -11,10 +11,11 @@ from typing import Any, Final
 from dsh_memory.api.draft import Draft
 from dsh_memory.api.erasing import erase
 from dsh_memory.api.failures import ApiFailure, InvalidField, conflict, not_found
+from dsh_memory.api.jobs import Answer, Replay
 from dsh_memory.api.mapping import normal_expiry, with_client_tags
 from dsh_memory.api.models import ForgetRequest, RememberRequest, StoreRequest, UpdateRequest
 from dsh_memory.api.shapes import shown
-from dsh_memory.api.store import Answer, MemoryStore, Replay
+from dsh_memory.api.store import MemoryStore
 from dsh_memory.api.values import Caller, Memory, canonical
 from dsh_memory.records import is_valid_id
 
