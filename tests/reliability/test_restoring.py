@@ -171,3 +171,14 @@ def test_a_record_of_its_own_in_the_archive_is_left_alone(twice: tuple[MemoryRep
     memory.commit()
     # Nothing lies in the archive now; what lies at the version's own place is still the same record.
     assert restore(memory, f"archive/{PATH}", first)["value"]["status"] == "no_change"
+
+
+def test_a_version_never_replaces_another_record(twice: tuple[MemoryRepository, str]) -> None:
+    memory, first = twice
+    memory.path("archive/handbook").mkdir(exist_ok=True)
+    memory.path(PATH).rename(memory.path(f"archive/{PATH}"))
+    newer = record("project/newer", "took the place\n")
+    memory.write(PATH, newer)
+    memory.commit()
+    assert refusal(restore(memory, f"archive/{PATH}", first)) == ("restore-conflict", "place-taken")
+    assert memory.path(PATH).read_text() == newer
