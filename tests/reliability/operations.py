@@ -121,7 +121,7 @@ def _sync(scene: Scene, _: Any) -> dict[str, Any]:
 
 def _api(act: Callable[[Any], dict[str, Any]]) -> Callable[[Scene, Any], dict[str, Any]]:
     def do(scene: Scene, _: Any) -> dict[str, Any]:
-        from dsh_memory.api.endpoints import MemoryApi
+        from dsh_memory.api.operations import MemoryApi
         from dsh_memory.api.failures import ApiFailure
         from dsh_memory.api.store import MemoryStore
 

@@ -18,10 +18,10 @@ from tests.reliability.tracing import Point
 
 ERRORS = ("ENOSPC", "EIO", "EROFS", "EINTR")
 #: So many faults of each operation make the short form.
-SHORT_FAULTS = 6
+SHORT_FAULTS = 4
 #: Free space that an operation meets, in KiB: from none at all to almost enough.
 FREE = tuple(range(0, 484, 4))
-SHORT_FREE = 3
+SHORT_FREE = 2
 _TMPFS_KIB = 1024
 
 
@@ -38,8 +38,14 @@ class Fault:
 
 
 def faults(facts: Learned) -> list[Fault]:
-    """Every refusal of an operation's calls, reason after reason."""
+    """Every refusal of an operation's calls, for every reason."""
     return [Fault(facts, point, error) for error in ERRORS for point in facts.points]
+
+
+def some_faults(facts: Learned) -> list[Fault]:
+    """Refusals of calls all along an operation, each for another reason."""
+    points = sample(facts.points, SHORT_FAULTS)
+    return [Fault(facts, point, ERRORS[number % len(ERRORS)]) for number, point in enumerate(points)]
 
 
 def attempt(fault: Fault) -> None:
@@ -53,11 +59,7 @@ def attempt(fault: Fault) -> None:
 def figures(long: bool) -> Figures:
     """Refused system calls."""
     with learned_operations() as operations:
-        cases = [
-            fault
-            for facts in operations
-            for fault in (faults(facts) if long else sample(faults(facts), SHORT_FAULTS))
-        ]
+        cases = [fault for facts in operations for fault in (faults(facts) if long else some_faults(facts))]
         return tried(cases, attempt)
 
 

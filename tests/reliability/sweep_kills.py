@@ -17,8 +17,8 @@ from tests.reliability.sweeping import learned_operations, sample, scene_of, tri
 from tests.reliability.tracing import Point
 
 #: So many points of each operation make the short form.
-SHORT_GROUP_KILLS = 5
-SHORT_GIT_KILLS = 3
+SHORT_GROUP_KILLS = 3
+SHORT_GIT_KILLS = 2
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,7 +28,7 @@ DAMAGES: dict[str, Callable[[bytes], bytes]] = {
     "emptied": lambda data: b"",
     "zeroed": lambda data: b"\0" * len(data),
 }
-SHORT_STATES = 40
+SHORT_STATES = 24
 PREVIEW = "20260820T110000Z-a1b2c3d4"
 _FILES = {
     "handbook/kept.md": record("kept", "Kept text.\n"),

@@ -6,19 +6,22 @@ import pytest
 
 from tests.reliability import sweep_faults
 from tests.reliability.operations import OPERATIONS
-from tests.reliability.sweeping import learned_operations, sample, tried
+from tests.reliability.sweeping import learned_operations, tried
+from tests.reliability.tracing import needs_strace
 
 
 @pytest.mark.slow
+@needs_strace
 @pytest.mark.parametrize("name", OPERATIONS)
 def test_no_refused_call_loses_anything(name: str) -> None:
     with learned_operations([name]) as [facts]:
-        figures = tried(sample(sweep_faults.faults(facts), sweep_faults.SHORT_FAULTS), sweep_faults.attempt)
+        figures = tried(sweep_faults.some_faults(facts), sweep_faults.attempt)
     assert figures.losses == ()
     assert figures.tried > 0
 
 
 @pytest.mark.slow
+@needs_strace
 def test_a_full_disk_loses_nothing() -> None:
     if not sweep_faults.can_mount():
         pytest.skip("a small file system cannot be mounted here (that takes root)")

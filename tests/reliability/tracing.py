@@ -1,8 +1,8 @@
 """Which system calls of an operation change the disk, and how strace cuts or fails exactly one of them.
 
-strace counts calls for each process and each name by itself. So the Python process is traced alone, and each git process it
-starts is traced by a `git` that stands first on the PATH, counts how often it was started, and puts strace
-before the one that is meant.
+strace counts the calls of each process and each name by itself. So the Python process is traced alone, and
+each git process it starts is traced by a `git` that stands first on the PATH, counts how often it was started,
+and puts strace before the one that is meant.
 """
 
 from __future__ import annotations
@@ -14,6 +14,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
+
+import pytest
 
 from tests.reliability.scenes import Ended, Scene
 
@@ -57,6 +59,9 @@ class Point:
     def __str__(self) -> str:
         where = f"git {self.process} ({self.words})" if self.in_git else "python"
         return f"{where}{' child' if self.child else ''}, {self.name} {self.call}"
+
+
+needs_strace = pytest.mark.skipif(shutil.which("strace") is None, reason="strace is not installed")
 
 
 class Missed(Exception):
