@@ -25,7 +25,7 @@ NEVER_HONEST: Final = frozenset({"hidden-text", "forged-mark"})
 _TURN: Final = re.compile(
     r"<\|[a-z_]{2,20}\|>|\[/?INST\]|<</?SYS>>|</?(?:system|assistant|developer|tool_results?|function_calls?)\b"
     r"|^\W*(?:system|assistant|developer)(?: prompt| message)?\s*:",
-    re.I,
+    re.I | re.M,
 )
 _ORDER: Final = re.compile(
     r"\b(?:ignore|disregard|forget|override)\b.{0,30}\b(?:previous|prior|above|earlier|preceding|other)\b.{0,30}"
@@ -42,12 +42,20 @@ def hints_of(lines: Sequence[tuple[int, str]]) -> list[Hint]:
     """The hints about numbered lines, at most one of a kind for each."""
     text = "\n".join(line for _, line in lines)
     # A forged mark may go over several lines; its first one is named.
-    harmless = disarmed(text).split("\n")
+    harmless = disarmed(text)
+    if harmless == text and not _needs_a_look(text):
+        return []
     return [
         hint
-        for (number, line), other in zip(lines, harmless, strict=True)
+        for (number, line), other in zip(lines, harmless.split("\n"), strict=True)
         for hint in _hints(number, line, forged=line != other)
     ]
+
+
+def _needs_a_look(text: str) -> bool:
+    """Whether some line may give a hint: asked of all at once, since almost all give none."""
+    unbroken = text.replace("\n", " ").replace("\r", " ").replace("\t", " ")
+    return visible(unbroken) != unbroken or any(each.search(text) for each in (_TURN, _ORDER, _CITATION))
 
 
 def new_lines(old: bytes | None, new: bytes) -> list[tuple[int, str]]:

@@ -47,7 +47,7 @@ _LOOK_ALIKE: Final = str.maketrans(
     "\u03b1\u03b5\u03ba\u03bc\u03bf\u03c1\u03c4\u03c5",  # Greek
     "<<<<<<<<[[[[aekmonptyshdunaekmoptu",
 )
-_NO_BONE: Final = re.compile(r"[^0-9a-z<\[]+")
+_NO_BONE: Final = bytes(set(range(128)) - set(b"0123456789abcdefghijklmnopqrstuvwxyz<["))
 _FORGED: Final = re.compile(r"<(?=summarysnapshot)|\[(?=dpskmemory)")
 _DISARMED: Final = {"<": "[", "[": "("}
 
@@ -71,7 +71,7 @@ def disarmed(text: str) -> str:
 def _skeleton(text: str) -> str:
     if not text.isascii():
         text = unicodedata.normalize("NFKD", text).casefold().translate(_LOOK_ALIKE)
-    return _NO_BONE.sub("", text.lower())
+    return text.encode("ascii", "ignore").lower().translate(None, _NO_BONE).decode()
 
 
 def prompt_section(environment: Environment, enabled: bool) -> str | None:
