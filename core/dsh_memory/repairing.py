@@ -16,10 +16,12 @@ from dsh_memory.repository.lock import SYNC_FOLDER, Clock, write_all
 from dsh_memory.repository.mutation import answering, locked
 from dsh_memory.repository.objects import read_blobs
 from dsh_memory.repository.opening import Repository
+from dsh_memory.repository.torn_objects import mend_object, mendable_objects
 from dsh_memory.repository.usage import USAGE_NAME
 from dsh_memory.repository.usage_turns import temporary_name
 from dsh_memory.repository.watermark import WATERMARK, set_mtime, watermark_bytes
 from dsh_memory.sync.sessions import IDLE_SECONDS
+from dsh_memory.text import visible
 
 if TYPE_CHECKING:
     from dsh_memory.verify import Fault
@@ -58,6 +60,13 @@ def _repair_journal(repo: Repository, subjects: list[str]) -> list[str]:
     for name, blob in blobs.items():
         _replace(repo, name, contents[blob])
     return [f"Took {name} back from Git." for name in blobs]
+
+
+def _repair_objects(repo: Repository, subjects: list[str]) -> list[str]:
+    """Writes damaged objects anew from the files that have their bytes."""
+    damaged = mendable_objects(repo)
+    mended = [path for blob, path in damaged.items() if mend_object(repo, blob, path)]
+    return [f"Wrote Git's object of {visible(path)} anew from the file." for path in mended]
 
 
 def _repair_index(repo: Repository, subjects: list[str]) -> list[str]:
@@ -141,6 +150,7 @@ def _replace(repo: Repository, path: str, data: bytes) -> None:
 
 
 _REPAIRS: Final[dict[str, Callable[[Repository, list[str]], list[str]]]] = {
+    "object-damaged": _repair_objects,
     "index-broken": _repair_index,
     "journal-missing": _repair_journal,
     "journal-broken": _repair_journal,

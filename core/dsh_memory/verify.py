@@ -31,6 +31,7 @@ from dsh_memory.repository.lock import Clock, read_active_run, read_lock
 from dsh_memory.repository.objects import is_object_id
 from dsh_memory.repository.opening import Repository
 from dsh_memory.repository.previews import list_previews
+from dsh_memory.repository.torn_objects import mendable_objects
 from dsh_memory.repository.usage import read_usage
 from dsh_memory.repository.view import in_progress, read_head, read_records
 from dsh_memory.repository.watermark import WATERMARK, WatermarkInvalid, read_watermark
@@ -107,6 +108,7 @@ def _check(repo: Repository, now: datetime) -> tuple[list[Fault], dict[str, int]
     faults: list[Fault] = []
     checks: tuple[Callable[[], Iterable[Fault]], ...] = (
         lambda: _git_faults(repo),
+        lambda: _object_faults(repo),
         lambda: _index_faults(repo),
         lambda: _run_faults(repo, now),
         lambda: _journal_faults(repo, checked),
@@ -142,6 +144,13 @@ def _git_faults(repo: Repository) -> Iterator[Fault]:
     except GitFailed as failure:
         for line in failure.message.splitlines():
             yield Fault("git-damaged", "error", "git", visible(line))
+
+
+def _object_faults(repo: Repository) -> Iterator[Fault]:
+    if read_head(repo).commit is not None:
+        for path in mendable_objects(repo).values():
+            message = "Git's object of this file is damaged; the file itself is whole."
+            yield Fault("object-damaged", "error", visible(path), message, repairable=True)
 
 
 def _index_faults(repo: Repository) -> Iterator[Fault]:

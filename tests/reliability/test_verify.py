@@ -61,14 +61,30 @@ def test_looking_changes_nothing(healthy: MemoryRepository, clock: FrozenClock) 
     assert stamps() == before
 
 
-def test_damage_in_git_is_found(healthy: MemoryRepository, clock: FrozenClock) -> None:
+@pytest.mark.parametrize("damage", [b"", b"damaged", b"\0" * 60])
+def test_a_damaged_object_is_made_anew_from_the_file_that_has_its_bytes(
+    healthy: MemoryRepository, clock: FrozenClock, damage: bytes
+) -> None:
+    blob = healthy.git("rev-parse", "HEAD:handbook/a.md").decode().strip()
+    path = healthy.path(f".git/objects/{blob[:2]}/{blob[2:]}")
+    path.chmod(0o600)
+    path.write_bytes(damage)
+    assert {"git-damaged", "object-damaged"} <= set(kinds(look(healthy, clock)))
+    report = look(healthy, clock, repair=True)
+    assert report.ok, report.faults
+    assert healthy.git("cat-file", "blob", blob) == healthy.path("handbook/a.md").read_bytes()
+
+
+def test_damage_in_git_that_no_file_can_mend_is_found(healthy: MemoryRepository, clock: FrozenClock) -> None:
     blob = healthy.git("rev-parse", "HEAD:handbook/a.md").decode().strip()
     path = healthy.path(f".git/objects/{blob[:2]}/{blob[2:]}")
     path.chmod(0o600)
     path.write_bytes(b"damaged")
+    healthy.write("handbook/a.md", record("a", "Edited since.\n"))
     report = look(healthy, clock, repair=True)
     assert "git-damaged" in kinds(report)
     assert not report.ok
+    assert path.read_bytes() == b"damaged"
 
 
 @pytest.mark.parametrize("damage", ["", "DIRC", "\0" * 400])
