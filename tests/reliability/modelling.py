@@ -66,10 +66,11 @@ class Run:
 
 @dataclass
 class Branch:
-    """What a branch holds: HEAD's payload, and the runs of its journal."""
+    """What a branch holds: HEAD's payload, the runs of its journal, and the commits that HEAD was after a step."""
 
     committed: Payload
     runs: dict[str, Run] = field(default_factory=dict)
+    history: list[tuple[str, Payload]] = field(default_factory=list)
 
 
 @dataclass
@@ -184,7 +185,7 @@ class MemoryMachine(RuleBasedStateMachine):
         if self.dirty:
             return
         if name not in self.branches:
-            self.branches[name] = Branch(dict(self.live), dict(self.branch.runs))
+            self.branches[name] = Branch(dict(self.live), dict(self.branch.runs), list(self.branch.history))
             self.memory.git("checkout", "-q", "-b", name)
         else:
             self.memory.git("checkout", "-q", name)
@@ -222,6 +223,25 @@ class MemoryMachine(RuleBasedStateMachine):
             self._refused(answer, "invalid-schema-version")
         else:
             self._applied(self._value(answer)["runId"], "write", self.branch.committed, self.live)
+
+    @precondition(lambda self: self.branch.history)
+    @rule(path=paths, which=st.integers(0, 50))
+    def restore_a_version(self, path: str, which: int) -> None:
+        commit, payload = self.branch.history[which % len(self.branch.history)]
+        old = payload.get(path)
+        answer = self.service.restore_record(path, commit)
+        if old is None:
+            self._refused(answer, "restore-version-not-found")
+        elif path in self.dirty:
+            self._refused(answer, "restore-conflict")
+        elif old == self.live.get(path):
+            assert self._value(answer)["status"] == "no_change"
+        elif _is_malformed(path, old):
+            self._refused(answer, "invalid-schema-version")
+        else:
+            before = self.branch.committed
+            self._applied(self._value(answer)["runId"], "write", before, _with(before, {path: old}))
+            self.live[path] = old
 
     @rule(door=doors)
     def clear(self, door: str) -> None:
@@ -396,6 +416,9 @@ class MemoryMachine(RuleBasedStateMachine):
         )
         blobs = dict(_path_and_blob(line) for line in listed.split(b"\0")[:-1])
         assert blobs == {path: _blob(data) for path, data in self.branch.committed.items()}
+        head = self.memory.head
+        if not self.branch.history or self.branch.history[-1][0] != head:
+            self.branch.history.append((head, dict(self.branch.committed)))
         answer = self._value(dict(self.service.runs(limit=1000)))
         shown = {run["run_id"]: (run["operation"], run["status"]) for run in answer["runs"]}
         assert shown == {name: (run.operation, run.status) for name, run in self.branch.runs.items()}
