@@ -127,7 +127,7 @@ def test_what_is_open_tells_nothing(served: Served) -> None:
         assert answer.status_code == 200 and str(served.memory.root) not in answer.text, path
     discovery = anonymous.get("/.well-known/agent-discovery.json").json()
     assert discovery["service"] == "memory-os" and discovery["security"]["no_remote_code_execution"] is True
-    for path in ("/v1/me/ledger/monthly-summary", "/v1/audit/events"):
+    for path in ("/v1/me/ledger/monthly-summary", "/v1/ledger", "/v1/audit", "/v1/audit/events"):
         assert anonymous.get(path).status_code == 403
     for path in ("/v1/auth/device/start", "/v1/nothing", "/api/v1/nothing"):
         answer = anonymous.post(path, json={})

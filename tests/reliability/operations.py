@@ -121,8 +121,8 @@ def _sync(scene: Scene, _: Any) -> dict[str, Any]:
 
 def _api(act: Callable[[Any], dict[str, Any]]) -> Callable[[Scene, Any], dict[str, Any]]:
     def do(scene: Scene, _: Any) -> dict[str, Any]:
-        from dsh_memory.api.operations import MemoryApi
         from dsh_memory.api.failures import ApiFailure
+        from dsh_memory.api.operations import MemoryApi
         from dsh_memory.api.store import MemoryStore
 
         store = MemoryStore(scene.environment)

@@ -190,7 +190,8 @@ def _account(api: MemoryApi, door: Door, tokens: TokenStore) -> list[tuple[str, 
         ("/skill/operations", "POST", skill),
         *(
             (path, method, closed)
-            for path in ("/me/ledger/{path:path}", "/audit/{path:path}")
+            for root in ("/me/ledger", "/ledger", "/audit")
+            for path in (root, f"{root}/{{path:path}}")
             for method in ("GET", "POST")
         ),
     ]
