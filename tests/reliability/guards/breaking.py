@@ -117,7 +117,10 @@ def broken(source: str, marker: Marker) -> str:
         changed = source[:at] + new + source[at + len(old) :] + _APPENDED.get(marker.name, "")
     else:
         changed = _by_rule(source, marker)
-    ast.parse(changed)
+    try:
+        ast.parse(changed)
+    except SyntaxError as error:
+        raise Unbreakable(f"{marker.file}:{marker.line}: {marker.name}: {error}") from error
     return changed
 
 
@@ -157,6 +160,6 @@ def _replaced(source: str, nodes: ast.AST | list[ast.stmt], text: str) -> str:
 
 def _offset(source: str, line: int, column_in_bytes: int = 0) -> int:
     """The place in the text of a 1-based line and a column as `ast` counts it."""
-    lines = source.splitlines(keepends=True)
+    lines = source.split("\n")
     before = lines[line - 1].encode()[:column_in_bytes].decode()
-    return sum(map(len, lines[: line - 1])) + len(before)
+    return sum(len(each) + 1 for each in lines[: line - 1]) + len(before)

@@ -46,7 +46,7 @@ def find_markers(project: Path = PROJECT) -> list[Marker]:
 
 def markers_of(source: str, file: str) -> Iterator[Marker]:
     """The marks of one file."""
-    lines = source.splitlines()
+    lines = source.split("\n")
     marks = [(number, found["name"]) for number, text in enumerate(lines) if (found := _MARK.search(text))]
     if not marks:
         return
