@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from dsh_memory.errors import RepoUnavailable
-from dsh_memory.repository.creation import FIRST_FILES, SYNC_GITIGNORE
+from dsh_memory.repository.creation import SYNC_GITIGNORE, SYNC_IGNORED
 from dsh_memory.repository.descriptors import CREATE_FLAGS, READ_FLAGS, Folders
 from dsh_memory.repository.failures import TransactionFailed
 from dsh_memory.repository.journal import LAST_RUN, Journal
@@ -25,6 +26,8 @@ from dsh_memory.text import visible
 
 if TYPE_CHECKING:
     from dsh_memory.verify import Fault
+
+_LARGEST_GITIGNORE: Final = 1024 * 1024
 
 
 def repair_faults(repo: Repository, clock: Clock, faults: Iterable[Fault]) -> list[str]:
@@ -106,8 +109,14 @@ def _repair_watermark(repo: Repository, subjects: list[str]) -> list[str]:
 
 
 def _repair_gitignore(repo: Repository, subjects: list[str]) -> list[str]:
-    _replace(repo, SYNC_GITIGNORE, FIRST_FILES[SYNC_GITIGNORE])
-    return [f"Wrote {SYNC_GITIGNORE} anew."]
+    """Adds the lines that are missing; a person's own stay."""
+    lines: list[bytes] = []
+    with suppress(FileNotFoundError):
+        data = repo.root.read(SYNC_GITIGNORE, _LARGEST_GITIGNORE)
+        lines = [line for line in data.splitlines() if line and b"\0" not in line]
+    lines += [pattern.encode() for pattern in SYNC_IGNORED if pattern.encode() not in lines]
+    _replace(repo, SYNC_GITIGNORE, b"".join(line + b"\n" for line in lines))
+    return [f"Gave {SYNC_GITIGNORE} the lines that it lacked."]
 
 
 def _repair_modes(repo: Repository, subjects: list[str]) -> list[str]:

@@ -7,6 +7,7 @@ too open, a dead run, a broken counter of uses. Everything else is said and left
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 import stat
@@ -21,17 +22,19 @@ from dsh_memory.environment import Environment
 from dsh_memory.errors import ContextFailure, MemoryFailure, SettingsFailure, UnsafeLayout
 from dsh_memory.hosts.settings import Settings
 from dsh_memory.records.metadata import Record
+from dsh_memory.repository.creation import SYNC_GITIGNORE, SYNC_IGNORED
 from dsh_memory.repository.failures import refusal
 from dsh_memory.repository.git import GitFailed
 from dsh_memory.repository.git_locks import leftover_locks
 from dsh_memory.repository.journal import LAST_RUN, RUNS_FOLDER, Journal, RunRecord, validate_run_id
 from dsh_memory.repository.jsonfile import parse_json_object
-from dsh_memory.repository.layout import RECORD_FOLDERS, SUMMARY
+from dsh_memory.repository.layout import RECORD_FOLDERS
 from dsh_memory.repository.lock import Clock, read_active_run, read_lock
 from dsh_memory.repository.objects import is_object_id
 from dsh_memory.repository.opening import Repository
 from dsh_memory.repository.previews import list_previews
 from dsh_memory.repository.torn_objects import mendable_objects
+from dsh_memory.repository.torn_refs import mend_refs, torn_refs
 from dsh_memory.repository.usage import read_usage
 from dsh_memory.repository.view import in_progress, read_head, read_records
 from dsh_memory.repository.watermark import WATERMARK, WatermarkInvalid, read_watermark
@@ -39,6 +42,7 @@ from dsh_memory.text import visible
 
 Severity = Literal["error", "warning"]
 
+_CHECK_BYTES: Final = {"sha1": 20, "sha256": 32}
 _MAX_JSON_BYTES: Final = 16 * 1024 * 1024
 _HASH: Final = re.compile(r"sha256:([0-9a-f]{64})")
 _COMMITTED_RUN: Final = ("applied", "rolled_back", "recovered")
@@ -92,15 +96,29 @@ def verify(environment: Environment, clock: Clock, *, repair: bool = False) -> R
     """Checks the whole root; raises RepoUnavailable or UnsafeLayout where there is none that can be
     opened.
     """
+    torn = torn_refs(environment)
+    if torn and not repair:
+        # The repository does not open without them.
+        return Report(tuple(_torn_ref(path) for path in torn))
+    mended = (
+        [f"Wrote {path} anew from Git's log of its moves." for path in mend_refs(environment, clock)]
+        if torn
+        else []
+    )
     with Repository.open(environment) as repo:
         found, checked = _check(repo, clock())
         if not repair or not any(fault.repairable for fault in found):
-            return Report(tuple(found), checked=checked)
+            return Report(tuple(found), tuple(mended), checked)
         from dsh_memory.repairing import repair_faults
 
         repaired = repair_faults(repo, clock, found)
         found, checked = _check(repo, clock())
-        return Report(tuple(found), tuple(repaired), checked)
+        return Report(tuple(found), (*mended, *repaired), checked)
+
+
+def _torn_ref(path: str) -> Fault:
+    message = "Git's record of where the memory stands is torn; Git's log of its moves may tell."
+    return Fault("ref-torn", "error", visible(path), message, repairable=True)
 
 
 def _check(repo: Repository, now: datetime) -> tuple[list[Fault], dict[str, int]]:
@@ -155,9 +173,15 @@ def _object_faults(repo: Repository) -> Iterator[Fault]:
 
 def _index_faults(repo: Repository) -> Iterator[Fault]:
     try:
-        repo.git.run("ls-files", "--stage", "--", SUMMARY)
-    except GitFailed as failure:
-        message = f"Git cannot read its index: {visible(failure.message)}"
+        with open(os.path.join(repo.git_dir, "index"), "rb") as file:
+            data = file.read()
+    except FileNotFoundError:
+        return
+    content, check = data[: -_CHECK_BYTES[repo.object_format]], data[-_CHECK_BYTES[repo.object_format] :]
+    # Where index.skipHash is set, zeros stand in its place.
+    written = hashlib.new(repo.object_format, content, usedforsecurity=False).digest()
+    if not content.startswith(b"DIRC") or (any(check) and check != written):
+        message = "Git's index is torn: what it holds is not what was written."
         yield Fault("index-broken", "error", ".git/index", message, repairable=True)
 
 
@@ -277,8 +301,9 @@ def _sidecar_faults(repo: Repository) -> Iterator[Fault]:
         yield Fault("watermark-invalid", "error", WATERMARK, f"{error}.", repairable=True)
     except (MemoryFailure, OSError) as error:
         yield Fault("watermark-unreadable", "error", WATERMARK, str(error))
-    if repo.root.lstat(".sync/.gitignore") is None:
-        message = "Without it Git would take up locks and previews."
+    ignored = _read(repo, SYNC_GITIGNORE).split()
+    if not all(pattern.encode() in ignored for pattern in SYNC_IGNORED):
+        message = "It is missing, or lacks lines: Git would take up locks and previews."
         yield Fault("sync-gitignore-missing", "warning", ".sync/.gitignore", message, repairable=True)
 
 

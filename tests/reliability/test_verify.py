@@ -13,10 +13,12 @@ import pytest
 
 from dsh_memory.doctor import examine
 from dsh_memory.environment import Environment
+from dsh_memory.errors import RepoUnavailable
 from dsh_memory.repository.clearing import clear
 from dsh_memory.repository.usage import read_usage
 from dsh_memory.service import MemoryService
 from dsh_memory.verify import Report, verify
+from tests.reliability.sweep_torn import DAMAGES
 from tests.support.clocks import FrozenClock
 from tests.support.repositories import MemoryRepository, record
 
@@ -75,6 +77,31 @@ def test_a_damaged_object_is_made_anew_from_the_file_that_has_its_bytes(
     assert healthy.git("cat-file", "blob", blob) == healthy.path("handbook/a.md").read_bytes()
 
 
+@pytest.mark.parametrize("name", [".git/HEAD", ".git/refs/heads/main"])
+@pytest.mark.parametrize("keep", [0, 0.5])
+def test_a_torn_ref_is_told_by_its_log(
+    healthy: MemoryRepository, clock: FrozenClock, name: str, keep: float
+) -> None:
+    healthy.git("branch", "other", "HEAD~1")
+    head = healthy.head
+    path = healthy.path(name)
+    whole = path.read_bytes()
+    path.write_bytes(whole[: int(len(whole) * keep)])
+    report = look(healthy, clock)
+    assert (kinds(report), report.ok) == (["ref-torn"], False)
+    assert look(healthy, clock, repair=True).ok
+    assert (path.read_bytes(), healthy.head) == (whole, head)
+    assert look(healthy, clock).faults == ()
+
+
+def test_a_torn_head_that_no_log_tells_is_said(healthy: MemoryRepository, clock: FrozenClock) -> None:
+    healthy.path(".git/HEAD").write_bytes(b"")
+    healthy.path(".git/logs/HEAD").unlink()
+    assert kinds(look(healthy, clock)) == ["ref-torn"]
+    with pytest.raises(RepoUnavailable):
+        look(healthy, clock, repair=True)
+
+
 def test_damage_in_git_that_no_file_can_mend_is_found(healthy: MemoryRepository, clock: FrozenClock) -> None:
     blob = healthy.git("rev-parse", "HEAD:handbook/a.md").decode().strip()
     path = healthy.path(f".git/objects/{blob[:2]}/{blob[2:]}")
@@ -87,10 +114,11 @@ def test_damage_in_git_that_no_file_can_mend_is_found(healthy: MemoryRepository,
     assert path.read_bytes() == b"damaged"
 
 
-@pytest.mark.parametrize("damage", ["", "DIRC", "\0" * 400])
+@pytest.mark.parametrize("damage", ["emptied", "zeroed", "cut to half"])
 def test_a_broken_index_is_made_anew(healthy: MemoryRepository, clock: FrozenClock, damage: str) -> None:
     before = healthy.git("ls-files", "--stage")
-    healthy.path(".git/index").write_text(damage)
+    index = healthy.path(".git/index")
+    index.write_bytes(DAMAGES[damage](index.read_bytes()))
     assert "index-broken" in kinds(look(healthy, clock))
     assert look(healthy, clock, repair=True).ok
     assert healthy.git("ls-files", "--stage") == before
