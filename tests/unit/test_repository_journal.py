@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -242,6 +243,32 @@ def test_a_memo_reads_an_unchanged_file_once(
         memory.remove(f".sync/runs/{run_id(hour)}.json")
     assert Journal(root, memo).state().readable
     assert list(memo.facts) == [run_id(0)]
+
+
+def test_known_answers_end_with_any_change_to_a_run_file(
+    memory: MemoryRepository, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    memo = JournalMemo()
+    root = Root(str(memory.root))
+    for hour in range(3):
+        memory.write_run(run_id(hour), status="applied")
+    path = memory.path(f".sync/runs/{run_id(1)}.json")
+    for _ in range(3):
+        assert ids(Journal(root, memo).runs(20)) == [run_id(2), run_id(1), run_id(0)]
+    with monkeypatch.context() as patch:
+        if sys.platform == "linux":
+            patch.setattr(Journal, "_files", None)
+        assert len(Journal(root, memo).runs(20)) == 3
+    path.write_text(path.read_text().replace("applied", "failed"))
+    assert ids(Journal(root, memo).runs(20, status="failed")) == [run_id(1)]
+    path.rename(path.with_name("elsewhere"))
+    assert ids(Journal(root, memo).runs(20)) == [run_id(2), run_id(0)]
+    path.parent.rename(path.parent.with_name("put-away"))
+    assert Journal(root, memo).runs(20) == []
+    path.parent.with_name("put-away").rename(path.parent)
+    assert len(Journal(root, memo).runs(20)) == 2
+    memory.write_run(run_id(4), status="applied")
+    assert ids(Journal(root, memo).runs(20)) == [run_id(4), run_id(2), run_id(0)]
 
 
 def test_a_file_changed_a_moment_ago_is_not_remembered(memory: MemoryRepository) -> None:

@@ -11,17 +11,22 @@ import math
 import os
 import re
 import secrets
+import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, fields
 from datetime import UTC, datetime
-from typing import Any, Final, NamedTuple
+from functools import lru_cache
+from typing import Any, Final, NamedTuple, TypeVar
 
 from dsh_memory.environment import parse_instant
 from dsh_memory.errors import RepoUnavailable, UnsafeLayout
 from dsh_memory.repository.jsonfile import parse_json_object, to_json_line
 from dsh_memory.repository.layout import Reader, Root
+from dsh_memory.repository.watch import FolderWatch
+
+_T = TypeVar("_T")
 
 RUNS_FOLDER: Final = ".sync/runs"
 LAST_RUN: Final = ".sync/last-run.json"
@@ -200,10 +205,35 @@ class _Facts(NamedTuple):
 
 
 class JournalMemo:
-    """What a long-lived process remembers of run files, so that each unchanged file is parsed once."""
+    """What a long-lived process remembers of run files, so that each unchanged file is parsed once.
+
+    As long as no run file changes, the answers themselves are kept.
+    """
 
     def __init__(self) -> None:
         self.facts: dict[str, _Facts] = {}
+        self._answers: dict[object, object] = {}
+        self._looks = 0
+        self._watch = FolderWatch()
+        self._lock = threading.Lock()
+
+    def answer(self, question: object, root: Root, read: Callable[[], _T]) -> _T:
+        """What `read` answers to the question; the answer known, where the folder of run files is as it was."""
+        with self._lock:
+            self._looks += 1
+            # A process that asks once does not pay for a watch.
+            if self._looks == 1 or not self._is_unchanged(root):
+                self._answers.clear()
+            if question not in self._answers:
+                self._answers[question] = read()
+            return self._answers[question]  # type: ignore[return-value]
+
+    def _is_unchanged(self, root: Root) -> bool:
+        try:
+            with root.folder(RUNS_FOLDER) as descriptor:
+                return self._watch.is_unchanged(descriptor, root.path)
+        except OSError:
+            return False
 
     def forget_others(self, names: list[str]) -> None:
         """Drop what is remembered of files that are gone."""
@@ -226,6 +256,12 @@ class Journal:
 
         Reads no more files than that takes. Raises RepoUnavailable where the folder cannot be read.
         """
+        asked = (limit, operation, status)
+        if not all(isinstance(filtered, str | None) for filtered in asked[1:]):
+            return []
+        return list(self._memo.answer(asked, self._root, lambda: self._runs(limit, operation, status)))
+
+    def _runs(self, limit: int, operation: str | None, status: str | None) -> list[RunRecord]:
         newest: list[tuple[float, str, RunRecord]] = []
         oldest_start = -math.inf
         with self._files() as files:
@@ -267,6 +303,9 @@ class Journal:
 
     def state(self) -> JournalState:
         """What the journal as a whole says; reads every run file that is not remembered."""
+        return self._memo.answer("state", self._root, self._state)
+
+    def _state(self) -> JournalState:
         broken: list[str] = []
         interrupted: list[tuple[float, str]] = []
         recovered: set[object] = set()
@@ -393,5 +432,6 @@ def _read_object(reader: Reader, path: str) -> dict[str, Any] | None:
         return None
 
 
+@lru_cache(maxsize=1 << 14)
 def _id_seconds(run_id: str) -> float:
     return id_instant(run_id).timestamp()

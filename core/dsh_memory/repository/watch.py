@@ -121,6 +121,31 @@ class PayloadWatch:
         return scan._replace(files=files)
 
 
+class FolderWatch:
+    """Whether one folder, its files' contents included, is as it was; its own folders are not looked into."""
+
+    def __init__(self) -> None:
+        self._queue: INotify | None = None
+        self._folder: tuple[int, int] | None = None
+
+    def is_unchanged(self, descriptor: int, path: str) -> bool:
+        """Whether nothing in the open folder at `path` has changed since the last call; False at the first."""
+        status = os.fstat(descriptor)
+        folder = (status.st_dev, status.st_ino)
+        if self._queue is not None and self._folder == folder and not self._queue.read(timeout=0):
+            return True
+        self._folder = folder
+        self._queue = queue = None if _is_remote(path) else _new_queue()
+        if queue is not None:
+            try:
+                # guard: watched-before-it-is-read (what changes from here on is seen by the next call)
+                queue.add_watch(f"/proc/self/fd/{descriptor}", _WATCHED)
+            except OSError as error:
+                _log.debug("a folder cannot be watched: %s", error)
+                self._queue = None
+        return False
+
+
 def _is_remote(path: str) -> bool:
     """Whether a file system that other machines may change lies at `path` or below it."""
     try:
