@@ -95,7 +95,7 @@ class World:
     with.
     """
 
-    def __init__(self, folder: Path, *, names: tuple[str, ...] = ("service", "stdio", "http")) -> None:
+    def __init__(self, folder: Path) -> None:
         self.steps = 0
         self.clock = Clock()
         self.memory = MemoryRepository.create(
@@ -107,16 +107,14 @@ class World:
         subprocess.run(["cp", "-a", str(self.memory.root), str(self._template)], check=True)
         environment = self.memory.environment
         self._open = ExitStack()
-        self.http: HttpDoor | None = None
-        self.doors: dict[str, Door] = {"service": ServiceDoor(environment, self.clock)}
-        self._open.callback(self.doors["service"].close)
-        if "stdio" in names:
-            self.doors["stdio"] = StdioDoor(environment)
-            self._open.callback(self.doors["stdio"].close)
-        if "http" in names:
-            self.http = HttpDoor(environment)
-            self.doors["http"] = self.http
-            self._open.callback(self.http.close)
+        self.http = HttpDoor(environment)
+        self.doors: dict[str, Door] = {
+            "service": ServiceDoor(environment, self.clock),
+            "stdio": StdioDoor(environment),
+            "http": self.http,
+        }
+        for door in self.doors.values():
+            self._open.callback(door.close)
 
     def reset(self) -> None:
         """The memory as it was in the beginning, under doors that do not know of it."""
@@ -340,8 +338,6 @@ class MemoryMachine(RuleBasedStateMachine):
 
     @rule(number=numbers)
     def remember(self, number: int) -> None:
-        if self.world.http is None:
-            return
         content = f"quokka{number} over the API\n"
         body = {"content": content, "path": "projects/alpha", "dedupe": False}
         answer = self.world.http.client.post("/v1/remember", json=body)
@@ -351,11 +347,10 @@ class MemoryMachine(RuleBasedStateMachine):
         self.ids.append(answer.json()["id"])
         assert path.endswith(f"{self.ids[-1]}.md")
 
-    @precondition(lambda self: self.ids and self.world.http)
+    @precondition(lambda self: self.ids)
     @rule(which=st.integers(0, 50), restores=st.booleans())
     def forget_or_restore(self, which: int, restores: bool) -> None:
         memory_id = self.ids[which % len(self.ids)]
-        assert self.world.http is not None
         client = self.world.http.client
         files = [path for path in self.live if path.endswith(f"{memory_id}.md")]
         if restores:
@@ -433,10 +428,10 @@ class MemoryMachine(RuleBasedStateMachine):
     # --- helpers ----------------------------------------------------------------------------------
 
     def _call(self, door: str, method: str, **params: Any) -> dict[str, Any]:
-        return self.world.doors.get(door, self.world.doors["service"]).call(method, params)
+        return self.world.doors[door].call(method, params)
 
     def _now(self, door: str) -> datetime:
-        return utc_now() if door != "service" and door in self.world.doors else self.world.clock()
+        return self.world.clock() if door == "service" else utc_now()
 
     def _value(self, envelope: Mapping[str, Any]) -> dict[str, Any]:
         assert envelope["ok"], envelope
