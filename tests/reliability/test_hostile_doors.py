@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
@@ -339,8 +340,12 @@ def _without_hooks(place: Place) -> None:
 
 
 def _text_of(result: Mapping[str, Any]) -> str:
+    assert not result.get("isError"), result
+    return _any_text_of(result)
+
+
+def _any_text_of(result: Mapping[str, Any]) -> str:
     text: str = result["content"][0]["text"]
-    assert not result.get("isError"), text
     return text
 
 
@@ -366,3 +371,34 @@ def test_a_door_leads_nowhere_else(
             assert "unsafe-layout" in text and "secret" not in text, answer
     assert place.memory.head == head
     assert place.memory.path("handbook/a.md").read_text() == record("a", "quokka\n")
+
+
+@pytest.fixture
+def read_only(place: Place) -> Iterator[Place]:
+    root = str(place.memory.root)
+    if os.getuid() or subprocess.run(["mount", "--bind", root, root]).returncode:
+        pytest.skip("a folder can be mounted read-only by root alone")
+    subprocess.run(["mount", "-o", "remount,bind,ro", root], check=True)
+    yield place
+    subprocess.run(["umount", "-l", root], check=True)
+
+
+@pytest.mark.parametrize("name", DOORS)
+def test_a_door_reads_what_it_cannot_change(
+    read_only: Place, doors: Callable[[str], Door], name: str
+) -> None:
+    if name == "tui":
+        _on_a_terminal(read_only, "records")
+        return
+    door = doors(name)
+    found = door.call("context", {"query": "quokka"})
+    assert [each["path"] for each in found["value"]["records"]] == ["handbook/a.md"], found
+    if isinstance(door, McpDoor):
+        refused = door.tool("remember", {"content": "x", "path": "p"})
+        assert refused["isError"] and "internal_error" not in _any_text_of(refused), refused
+        return
+    assert found["value"]["usageRecorded"] is False
+    refused = door.call("clear", {"confirmation": "DELETE_MEMORY"})
+    assert refused["error"]["code"] in ("clear-failed", "repo-unavailable"), refused
+    assert refused["error"].get("detail") != "unexpected", refused
+    assert door.call("health")["ok"] is True
