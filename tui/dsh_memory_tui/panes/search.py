@@ -37,6 +37,7 @@ class SearchPane(SplitPane):
         self._again = False
         self._pattern: re.Pattern[str] | None = None
         self._found: Found | None = None
+        self._entries: dict[str, RecordEntry] = {}
 
     def compose(self) -> ComposeResult:
         with Horizontal(classes="query"):
@@ -68,6 +69,7 @@ class SearchPane(SplitPane):
 
     def show(self, snapshot: Snapshot) -> None:
         super().show(snapshot)
+        self._entries = {entry.path: entry for entry in snapshot.records}
         self._search(again=True)
 
     def start_focus(self) -> None:
@@ -177,8 +179,7 @@ class SearchPane(SplitPane):
             )
             self.reader.empty("")
             return
-        entries = {entry.path: entry for entry in self.snapshot.records} if self.snapshot is not None else {}
-        pattern = self._pattern
+        entries, pattern = self._entries, self._pattern
         results: list[dict[str, Any]] = found.value["results"]
         rows: Drawn[dict[str, Any]] = Drawn(
             results,
