@@ -8,13 +8,12 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import resource
 import tempfile
 from pathlib import Path
 
 from tests.benchmarks.corpus import build
 from tests.benchmarks.measuring import Row, table
-from tests.benchmarks.reading import cold_rows, warm_rows
+from tests.benchmarks.reading import cold_rows, index_row, journal_row, server_megabytes, warm_rows
 from tests.benchmarks.writing import writing_rows
 
 SIZES = (100, 1_000, 10_000)
@@ -28,21 +27,27 @@ def main() -> None:
     asked = parser.parse_args()
     sizes = SIZES[:2] if asked.small else (*SIZES, 100_000) if asked.large else SIZES
     rows: list[Row] = []
+    megabytes: dict[int, int] = {}
     with tempfile.TemporaryDirectory(prefix="dsh-memory-bench-") as folder:
         # The caches of the measured calls are their own.
         os.environ["XDG_CACHE_HOME"] = os.path.join(folder, "cache")
         for size in sizes:
             root = build(Path(folder) / f"memory-{size}", size)
+            megabytes[size] = server_megabytes(root)
             rows += warm_rows(root, size)
+            rows.append(index_row(root, size))
             rows += cold_rows(root, size)
             if size <= 10_000:
                 rows += writing_rows(root, size)
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
+            if size == 100:
+                rows.append(journal_row(root, size))
     if asked.json:
-        print(json.dumps({"rows": [row.to_json() for row in rows], "peak_mb": peak}))
+        print(json.dumps({"rows": [row.to_json() for row in rows], "server_megabytes": megabytes}))
     else:
         print(table(rows))
-        print(f"peak memory of the measuring process: {peak} MB")
+        print()
+        for size, peak in megabytes.items():
+            print(f"most memory of a server of {size:,} records: {peak} MB")
 
 
 main()

@@ -3,15 +3,24 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 import threading
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from dsh_memory import Environment, MemoryService
+from dsh_memory.environment import format_instant
+from dsh_memory.repository.journal import new_run_id
+from dsh_memory.repository.opening import Repository
+from dsh_memory.repository.view import read_records
+from dsh_memory.search.index import RecordIndex
 from tests.benchmarks.alternatives import FullText, git_status, grep
 from tests.benchmarks.measuring import Row, Timed, timed
+from tests.support.repositories import MemoryRepository
 
+_RUNS = 10_000
 QUERIES = ("bala", "decision agent", "部署方案")
 
 
@@ -21,7 +30,7 @@ def warm_rows(root: Path, size: int) -> list[Row]:
     for _ in range(3):
         for query in QUERIES:
             service.search(query)
-        _wait_for_index()
+        wait_for_index()
     repeat = 15 if size > 10_000 else 31
     status = git_status(root, 7)
     text = FullText(root)
@@ -56,11 +65,45 @@ def cold_rows(root: Path, size: int) -> list[Row]:
     return rows
 
 
+def index_row(root: Path, size: int) -> Row:
+    """A whole index of records that are read already."""
+    repository = Repository.open(Environment(dsh_home=str(root.parent / "home"), memory_root=str(root)))
+    with repository:
+        found = read_records(repository, datetime.now(UTC))
+    index = RecordIndex()
+    built = timed(lambda: index.build(found.records, found.blobs), repeat=1)
+    return _row(size, f"index build, {size / built.p50 * 1000:,.0f} records a second", built)
+
+
+def journal_row(root: Path, size: int) -> Row:
+    """The newest twenty of 10,000 journaled runs, one every ten minutes."""
+    copy = root.parent / "journal"
+    shutil.copytree(root, copy, symlinks=True)
+    memory = MemoryRepository(copy)
+    first = datetime.now(UTC) - timedelta(minutes=10 * _RUNS)
+    for number in range(_RUNS):
+        started = first + timedelta(minutes=10 * number)
+        memory.write_run(new_run_id(started), started_at=format_instant(started))
+    service = MemoryService(memory.environment)
+    for _ in range(3):
+        service.runs(20)
+    row = _row(size, f"runs, {_RUNS:,} journaled", timed(lambda: service.runs(20), repeat=31))
+    shutil.rmtree(copy)
+    return row
+
+
+def server_megabytes(root: Path) -> int:
+    """The most memory of a process of its own that answered status, searches and contexts, and made the index."""
+    command = [sys.executable, "-m", "tests.benchmarks.server", str(root)]
+    return int(subprocess.run(command, check=True, capture_output=True, env=dict(os.environ)).stdout)
+
+
 def _row(size: int, what: str, ours: Timed, beside: str = "", theirs: Timed | None = None) -> Row:
     return Row(size, what, ours.p50, ours.p95, ours.processes, beside, None if theirs is None else theirs.p50)
 
 
-def _wait_for_index() -> None:
+def wait_for_index() -> None:
+    """Waits until no index is being built."""
     for thread in threading.enumerate():
         if thread.name == "dsh-memory-index":
             thread.join()
