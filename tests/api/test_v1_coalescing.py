@@ -77,7 +77,7 @@ def test_no_acknowledged_write_is_lost_by_a_kill(memory: MemoryRepository) -> No
         assert server.client.post("/v1/update_state", json={"content": "after"}).json()["version"] == 14
         assert server.client.get(f"/v1/memories/{identity}").json()["content"] == "after"
         server.stop()
-    assert not log_of(memory).read_bytes()
+    assert not log_of(memory).exists()
     assert memory.git("status", "--porcelain") == b""
     assert 1 <= len(subjects(memory)) - 1 < 25
     trailers = memory.git("log", "--format=%B", f"{head}..HEAD").decode()
@@ -97,7 +97,7 @@ def test_it_is_seen_at_once_and_committed_before_the_next_write(
     Writing(store).remember(CALLER, RememberRequest(content="a note", path="p"))
     newest, folded, _ = subjects(memory)
     assert newest.startswith("DPSK memory remember: ") and folded == "DPSK memory: 4 small writes"
-    assert not log_of(memory).read_bytes()
+    assert not log_of(memory).exists()
     assert seen(store) == ["event 0", "event 1", "event 2"]
     other.close()
 
@@ -145,7 +145,7 @@ def test_a_line_without_an_end_was_never_acknowledged(memory: MemoryRepository, 
     record_events(again, 1, "later")
     again.close()
     assert seen(store) == ["event 0", "event 1", "later 0"]
-    assert not log_of(memory).read_bytes()
+    assert not log_of(memory).exists()
 
 
 @pytest.mark.parametrize(
@@ -179,7 +179,7 @@ def test_a_fold_that_dies_is_done_once(memory: MemoryRepository, store: MemorySt
         "DPSK memory: 3 small writes"
     ]
     assert memory.git("status", "--porcelain") == b""
-    assert not log_of(memory).read_bytes()
+    assert not log_of(memory).exists()
     memory.git("fsck", "--strict")
 
 
@@ -208,3 +208,33 @@ def test_a_stream_of_writes_does_not_put_the_fold_off_for_ever(
     assert len(subjects(memory)) > 1
     store.close()
     assert len(seen(MemoryStore(memory.environment))) == 12
+
+
+def test_writers_and_folders_in_a_crowd_lose_nothing(memory: MemoryRepository) -> None:
+    stores = [MemoryStore(memory.environment, max_age=0) for _ in range(3)]
+    failures: list[BaseException] = []
+
+    def act(number: int) -> None:
+        try:
+            for step in range(6):
+                if number == 2:
+                    request = RememberRequest(content=f"note {step}", path="p")
+                    Writing(stores[2]).remember(CALLER, request)
+                else:
+                    record_events(stores[number], 1, f"{number}-{step}")
+        except BaseException as error:
+            failures.append(error)
+
+    threads = [threading.Thread(target=act, args=(number,)) for number in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert failures == []
+    for store in stores:
+        store.close()
+    assert seen(MemoryStore(memory.environment)) == sorted(
+        f"{number}-{step} 0" for number in range(2) for step in range(6)
+    )
+    assert not log_of(memory).exists()
+    assert memory.git("status", "--porcelain") == b""

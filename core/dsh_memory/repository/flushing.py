@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
+from functools import lru_cache
 from types import TracebackType
 from typing import Final, Self
 
@@ -44,5 +45,16 @@ class Flush:
 
     def run(self) -> None:
         """Flushes all, at the same time; raises OSError for the first that the system could not."""
-        with ThreadPoolExecutor(_MOST_AT_ONCE) as threads:
-            list(threads.map(os.fsync, [*self._descriptors, *self._opened]))
+        waiting = [
+            _threads(os.getpid()).submit(os.fsync, each) for each in (*self._descriptors, *self._opened)
+        ]
+        # All are waited for before anything is closed, even where the first has failed already.
+        wait(waiting)
+        for each in waiting:
+            each.result()
+
+
+@lru_cache(maxsize=1)
+def _threads(_: int) -> ThreadPoolExecutor:
+    """The threads of one process: a fork has none of its parent's."""
+    return ThreadPoolExecutor(_MOST_AT_ONCE, thread_name_prefix="memory-flush")

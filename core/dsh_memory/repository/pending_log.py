@@ -68,7 +68,7 @@ class PendingLog:
             raise
 
     def clear(self) -> None:
-        """Forgets all of it, for it is in Git by now."""
+        """Forgets all of it, for it is in Git by now; durably, or it would come back over what is written next."""
         os.ftruncate(self._descriptor, 0)
         os.fsync(self._descriptor)
 
@@ -84,27 +84,58 @@ def mark_of(git_dir: str) -> Mark | None:
 
 @contextmanager
 def opened(git_dir: str) -> Iterator[PendingLog]:
-    """The log under its lock, made where there is none; raises OSError."""
+    """The log under its lock, made where there is none and removed where nothing is left in it; raises OSError."""
     path = os.path.join(git_dir, NAME)
+    descriptor = _locked(path, git_dir)
     try:
-        descriptor = os.open(path, _FLAGS)
+        yield PendingLog(descriptor)
+        if os.fstat(descriptor).st_size == 0:
+            os.unlink(path)
+    finally:
+        os.close(descriptor)
+
+
+def _locked(path: str, git_dir: str) -> int:
+    while True:
+        descriptor = _open(path, git_dir)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            # Whoever held the lock may have folded the log and removed it meanwhile.
+            stands = _stands_at(path, descriptor)
+        except BaseException:
+            os.close(descriptor)
+            raise
+        if stands:
+            return descriptor
+        os.close(descriptor)
+
+
+def _stands_at(path: str, descriptor: int) -> bool:
+    try:
+        return os.path.samestat(os.fstat(descriptor), os.lstat(path))
+    except FileNotFoundError:
+        return False
+
+
+def _open(path: str, git_dir: str) -> int:
+    try:
+        return os.open(path, _FLAGS)
     except FileNotFoundError:
         os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
         descriptor = os.open(path, _FLAGS | os.O_CREAT, 0o600)
         for folder in (os.path.dirname(path), git_dir):
             _flush_folder(folder)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
-        yield PendingLog(descriptor)
-    finally:
-        os.close(descriptor)
+        return descriptor
 
 
 def read_pending(git_dir: str) -> list[PendingWrite]:
     """What waits now, read without the lock; raises OSError."""
     if mark_of(git_dir) is None:
         return []
-    descriptor = os.open(os.path.join(git_dir, NAME), os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        descriptor = os.open(os.path.join(git_dir, NAME), os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return []
     try:
         return _parsed(_whole(descriptor))
     finally:
