@@ -21,7 +21,7 @@ from tests.support.repositories import MemoryRepository
 PROJECT = Path(__file__).parents[2]
 
 #: No single step of a sweep takes longer, unless it hangs.
-PATIENCE_SECONDS = 60
+PATIENCE_SECONDS = 120
 _INSTANT = re.compile(rb"\d{4}-\d\d-\d\d(T[\d:.]+Z)?")
 
 
@@ -116,6 +116,8 @@ class Scene:
         process = self.start(command)
         try:
             process.wait(PATIENCE_SECONDS)
+        except subprocess.TimeoutExpired:
+            raise AssertionError(f"{command[-3:]} did not end within {PATIENCE_SECONDS} s") from None
         finally:
             end_group(process)
         return self.ended(process)
