@@ -101,6 +101,25 @@ def test_objects_have_no_name_before_they_are_settled(tmp_path: Path) -> None:
         assert not [path for path in left if path.is_file()]
 
 
+def test_a_folder_that_packing_removes_is_made_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    memory = MemoryRepository.create(tmp_path / "memory")
+    make, removed = os.mkdir, []
+
+    def make_and_lose(path: str) -> None:
+        make(path)
+        if not removed:
+            removed.append(path)
+            os.rmdir(path)
+
+    with memory.open() as repo, LooseObjects(repo.common_dir, "sha1") as objects:
+        monkeypatch.setattr("dsh_memory.repository.loose_objects.os.mkdir", make_and_lose)
+        identity = objects.add("blob", b"a text whose folder is new: 1\n")
+        monkeypatch.undo()
+        objects.settle()
+    assert removed == [str(memory.root / ".git/objects" / identity[:2])]
+    assert memory.git("cat-file", "-p", identity).startswith(b"a text")
+
+
 @pytest.mark.parametrize("object_format", FORMATS)
 def test_the_index_is_that_of_git(tmp_path: Path, object_format: str) -> None:
     memory = filled(tmp_path, object_format)

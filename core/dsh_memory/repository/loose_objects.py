@@ -48,11 +48,7 @@ class LooseObjects:
         # Git's own choice of hash, not ours: names of content, no secret rests on them.
         identity = hashlib.new(self._format, whole, usedforsecurity=False).hexdigest()
         if identity not in self._waiting:
-            folder = os.path.join(self._folder, identity[:2])
-            with suppress(FileExistsError):
-                os.mkdir(folder)
-            temporary = os.path.join(folder, f"{_TEMPORARY}{secrets.token_hex(8)}")
-            descriptor = os.open(temporary, CREATE_FLAGS, 0o444)
+            descriptor, temporary = _new_file(os.path.join(self._folder, identity[:2]))
             self._waiting[identity] = descriptor, temporary
             write_all(descriptor, zlib.compress(whole, _FAST))
         return identity
@@ -71,6 +67,16 @@ class LooseObjects:
             os.close(descriptor)
         self._waiting.clear()
         return [self._folder, *sorted(folders)]
+
+
+def _new_file(folder: str) -> tuple[int, str]:
+    while True:
+        with suppress(FileExistsError):
+            os.mkdir(folder)
+        temporary = os.path.join(folder, f"{_TEMPORARY}{secrets.token_hex(8)}")
+        # A folder that Git's packing has emptied it removes, perhaps just now.
+        with suppress(FileNotFoundError):
+            return os.open(temporary, CREATE_FLAGS, 0o444), temporary
 
 
 def commit_bytes(tree: str, parent: str, message: str, *, identity: str, now: datetime) -> bytes:
