@@ -1,4 +1,4 @@
-"""`python -m tests.benchmarks [--large] [--json]`: one table, each call beside the alternatives on the same data.
+"""`python -m tests.benchmarks [--sizes N ...] [--json]`: one table, each call beside the alternatives on the same data.
 
 Times are printed and never judged: what blocks a change are counts, in the tests.
 """
@@ -21,17 +21,15 @@ SIZES = (100, 1_000, 10_000)
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tests.benchmarks", description=__doc__)
-    parser.add_argument("--large", action="store_true", help="also 100,000 records")
-    parser.add_argument("--small", action="store_true", help="100 and 1,000 records only")
+    parser.add_argument("--sizes", nargs="+", type=int, default=SIZES, help="how many records, each measured")
     parser.add_argument("--json", action="store_true", help="one JSON document instead of the table")
     asked = parser.parse_args()
-    sizes = SIZES[:2] if asked.small else (*SIZES, 100_000) if asked.large else SIZES
     rows: list[Row] = []
     megabytes: dict[int, int] = {}
     with tempfile.TemporaryDirectory(prefix="dsh-memory-bench-") as folder:
         # The caches of the measured calls are their own.
         os.environ["XDG_CACHE_HOME"] = os.path.join(folder, "cache")
-        for size in sizes:
+        for size in asked.sizes:
             root = build(Path(folder) / f"memory-{size}", size)
             megabytes[size] = server_megabytes(root)
             rows += warm_rows(root, size)
@@ -39,8 +37,7 @@ def main() -> None:
             rows += cold_rows(root, size)
             if size <= 10_000:
                 rows += writing_rows(root, size)
-            if size == 100:
-                rows.append(journal_row(root, size))
+        rows.append(journal_row(Path(folder) / "journal"))
     if asked.json:
         print(json.dumps({"rows": [row.to_json() for row in rows], "server_megabytes": megabytes}))
     else:
