@@ -36,6 +36,7 @@ def run(records: int = _RECORDS, *, seconds: float = 5.0) -> dict[str, float]:
             return {
                 "remember/s, one client": _writes(served, 1, seconds),
                 "remember/s, eight clients": _writes(served, 8, seconds),
+                "update_state/s, one client": _writes(served, 1, seconds, states=True),
                 "search p95 ms": _p95(client, "GET", seconds),
                 "context p95 ms": _p95(client, "POST", seconds),
                 "1,000 idle connections, MB": idle_connections(root),
@@ -72,7 +73,7 @@ def _resident(pid: int) -> float:
     return pages * os.sysconf("SC_PAGE_SIZE") / 1e6
 
 
-def _writes(served: Served, clients: int, seconds: float) -> float:
+def _writes(served: Served, clients: int, seconds: float, *, states: bool = False) -> float:
     token, counts = served.token(), [0] * clients
     end = time.perf_counter() + seconds
 
@@ -80,9 +81,9 @@ def _writes(served: Served, clients: int, seconds: float) -> float:
         with httpx.Client(base_url=served.url, headers={"X-API-Key": token}, timeout=60) as client:
             while time.perf_counter() < end:
                 text = f"note {counts[number]} of client {number} among {clients}"
-                client.post(
-                    "/v1/remember", json={"content": text, "path": f"bench/{clients}"}
-                ).raise_for_status()
+                path = "/v1/update_state" if states else "/v1/remember"
+                body = {"content": text} if states else {"content": text, "path": f"bench/{clients}"}
+                client.post(path, json=body).raise_for_status()
                 counts[number] += 1
 
     started = time.perf_counter()
