@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
@@ -22,7 +23,7 @@ _FLUSHES = (("", ()), (", flushed", ("-c", "core.fsync=all")))
 def writing_rows(root: Path, size: int) -> list[Row]:
     """A saved change of 100 files, the same by a preview, the migration of all legacy records, clear, its rollback."""
     copy = root.parent / "copy"
-    shutil.copytree(root, copy, symlinks=True)
+    _copy(root, copy)
     service = MemoryService(Environment(dsh_home=str(root.parent / "home"), memory_root=str(copy)))
     service.status()
     changed = sorted((copy / "handbook").rglob("*.md"))[:_FILES]
@@ -64,7 +65,7 @@ def _by_git(
     found: dict[str, Timed] = {}
     for words, options in _FLUSHES:
         copy = root.parent / "by-git"
-        shutil.copytree(root, copy, symlinks=True)
+        _copy(root, copy)
         git(copy, "status")
         found.update({f"{name}{words}": time for name, time in change(copy, options)})
         shutil.rmtree(copy)
@@ -93,6 +94,12 @@ def _return(copy: Path, options: tuple[str, ...]) -> Iterator[tuple[str, Timed]]
     git(copy, "rm", "-r", "-q", *_RECORDS)
     git(copy, "commit", "-q", "-m", "gone")
     yield "git revert", timed(lambda: git(copy, *options, "revert", "--no-edit", "HEAD"), repeat=1)
+
+
+def _copy(root: Path, copy: Path) -> None:
+    # On the disk: to delete a file that never got there costs a file system next to nothing.
+    shutil.copytree(root, copy, symlinks=True)
+    os.sync()
 
 
 def _commit(copy: Path, options: tuple[str, ...]) -> None:
