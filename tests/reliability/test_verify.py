@@ -94,6 +94,19 @@ def test_a_torn_ref_is_told_by_its_log(
     assert look(healthy, clock).faults == ()
 
 
+@pytest.mark.parametrize("damage", [b"", b"ref: refs/he", b"\0" * 21])
+def test_a_torn_head_is_no_reason_to_begin_a_new_history(
+    healthy: MemoryRepository, clock: FrozenClock, damage: bytes
+) -> None:
+    healthy.path(".git/HEAD").write_bytes(damage)
+    service = MemoryService(healthy.environment)
+    answer = service.init()
+    assert not answer["ok"] and answer["error"]["detail"] in ("ref-torn", "unborn-head")
+    assert kinds(look(healthy, clock)) == ["ref-torn"]
+    assert look(healthy, clock, repair=True).ok
+    assert service.status()["ok"]
+
+
 def test_a_torn_head_that_no_log_tells_is_said(healthy: MemoryRepository, clock: FrozenClock) -> None:
     healthy.path(".git/HEAD").write_bytes(b"")
     healthy.path(".git/logs/HEAD").unlink()

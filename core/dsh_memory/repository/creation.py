@@ -143,13 +143,24 @@ def _is_begun(environment: Environment, root: Root) -> bool:
         with Repository.open(environment) as repo:
             committed = read_head(repo).commit is not None
     except RepoUnavailable as failure:
-        if failure.detail == "not-a-repository" and only_own_names:
-            return True
-        raise
+        if failure.detail != "not-a-repository" or not only_own_names:
+            raise
+        committed = False
+    # guard: init-begins-no-second-history (a torn HEAD looks like a creation that did not reach its end)
+    if not committed and _has_branches(root):
+        message = "HEAD names no commit, but there are branches. Look with: dsh-memory verify"
+        raise RepoUnavailable(message, detail="unborn-head")
     # guard: init-adopts-no-foreign-repository
     if not (names.intersection(_MARKS) if committed else only_own_names):
         raise RepoUnavailable("The Git repository there holds no memory.", detail="not-a-memory")
     return not committed
+
+
+def _has_branches(root: Root) -> bool:
+    if root.lstat(".git/packed-refs") is not None:
+        return True
+    heads = os.path.join(root.path, ".git", "refs", "heads")
+    return any(not name.endswith(".lock") for _, _, names in os.walk(heads) for name in names)
 
 
 def _is_empty_folder(root: Root, name: str) -> bool:

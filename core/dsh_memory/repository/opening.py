@@ -66,7 +66,7 @@ class Repository:
         try:
             _check_git_entry(root)
             git = SealedGit(path)
-            object_format, git_dir, common_dir, toplevel = _ask(git)
+            object_format, git_dir, common_dir, toplevel = _ask_whole(environment, git)
             _check_toplevel(root, toplevel)
         except BaseException:
             root.close()
@@ -95,6 +95,20 @@ def _check_git_entry(root: Root) -> None:
     # guard: git-directory-is-no-link
     if entry is not None and stat.S_ISLNK(entry.st_mode):
         raise UnsafeLayout("The Git directory of the memory root is a symbolic link.", detail="git-symlink")
+
+
+def _ask_whole(environment: Environment, git: SealedGit) -> list[str]:
+    try:
+        return _ask(git)
+    except RepoUnavailable as failure:
+        from dsh_memory.repository.torn_refs import torn_refs
+
+        if failure.detail == "not-a-repository" and torn_refs(environment):
+            message = (
+                "Git's record of where the memory stands is torn. Mend it with: dsh-memory verify --repair"
+            )
+            raise RepoUnavailable(message, detail="ref-torn") from failure
+        raise
 
 
 def _ask(git: SealedGit) -> list[str]:

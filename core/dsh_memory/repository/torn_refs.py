@@ -35,7 +35,12 @@ def torn_refs(environment: Environment) -> list[str]:
             return []
         head = _read(root, _HEAD)
         named = None if head is None else _SYMBOLIC.fullmatch(head)
-        if head is not None and named is None and not _OBJECT_ID.fullmatch(head):
+        # A branch lies below refs/heads: what is cut off before that was not written so.
+        if (
+            head is not None
+            and not (named and named[1].startswith(b"refs/heads/"))
+            and not _OBJECT_ID.fullmatch(head)
+        ):
             return [_HEAD]
         branch = None if named is None else f".git/{os.fsdecode(named[1])}"
         value = None if branch is None else _read(root, branch)

@@ -112,7 +112,8 @@ def read_head(repo: Repository) -> Head:
         symbolic = repo.git.run("symbolic-ref", "-q", "HEAD", accept=(0, 1))
         commit = repo.git.run("rev-parse", "-q", "--verify", "HEAD^{commit}", accept=(0, 1))
     except GitFailed as failure:
-        raise RepoUnavailable("Git cannot say where HEAD stands.", detail="head-unreadable") from failure
+        message = "Git cannot say where HEAD stands. Look with: dsh-memory verify"
+        raise RepoUnavailable(message, detail="head-unreadable") from failure
     branch = os.fsdecode(symbolic.removesuffix(b"\n")).removeprefix("refs/heads/")
     return Head(commit.decode("ascii").strip() or None, branch or None)
 
