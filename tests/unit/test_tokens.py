@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hmac
 import json
 import os
 import subprocess
@@ -27,6 +28,22 @@ def test_a_token_is_found_by_its_text_and_by_nothing_near_it(store: TokenStore) 
     flipped = text[:-1] + ("A" if text[-1] != "A" else "B")
     for other in ("", "x", flipped, text + " ", text[:-1], f"dshm_{'0' * 12}_{'A' * 43}", "é" * 61):
         assert store.find(other) is None
+
+
+def test_a_known_and_an_unknown_token_are_compared_alike_in_constant_time(
+    store: TokenStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    compared: list[tuple[int, int]] = []
+    compare = hmac.compare_digest
+
+    def watched(presented: str, digest: str) -> bool:
+        compared.append((len(presented), len(digest)))
+        return compare(presented, digest)
+
+    monkeypatch.setattr(hmac, "compare_digest", watched)
+    _, text = store.create("laptop", ["memory:read"])
+    assert store.find(text) is not None and store.find(f"dshm_{'0' * 12}_{'A' * 43}") is None
+    assert compared == [(64, 64), (64, 64)]
 
 
 def test_the_store_is_private_and_holds_no_secret(store: TokenStore, tmp_path: Path) -> None:
