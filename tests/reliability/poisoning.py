@@ -14,9 +14,9 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final
 
-from dsh_memory.api.operations import MemoryApi
 from dsh_memory.api.mcp_models import Recall, RecallContext
 from dsh_memory.api.mcp_tools import result_text
+from dsh_memory.api.operations import MemoryApi
 from dsh_memory.api.store import MemoryStore
 from dsh_memory.api.values import Caller
 from dsh_memory.cli import main
