@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import gc
-import threading
 from collections.abc import Callable, Hashable
-from concurrent.futures import Future
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -20,6 +18,7 @@ from dsh_memory.inspection import (
     Snapshot,
     TopicView,
 )
+from dsh_memory_tui.ahead import Ahead
 
 if TYPE_CHECKING:
     from dsh_memory.inspection import Plan
@@ -83,21 +82,16 @@ class LiveCore:
         self.environment = environment
         self.service = MemoryService(environment, clock=clock)
         self._inspector = Inspector(environment, clock=clock, records=self.service.records)
-        self._ahead: Future[Snapshot] | None = None
+        self._ahead: Ahead | None = None
 
     def read_ahead(self) -> None:
-        """Begin to read the first snapshot; whoever asks for it waits for what is left."""
+        """Begin to read the first snapshot in a second process; who asks for it waits for what is left.
+
+        The first look for changes then reads all once more, for this process to remember.
+        """
         # Nothing that is made until then is garbage; looking for some costs a tenth of the start.
         gc.disable()
-        ahead = self._ahead = Future()
-
-        def read() -> None:
-            try:
-                ahead.set_result(self._inspector.snapshot(SNAPSHOT_RUNS))
-            except BaseException as error:
-                ahead.set_exception(error)
-
-        threading.Thread(target=read, daemon=True).start()
+        self._ahead = Ahead(lambda: self._inspector.snapshot(SNAPSHOT_RUNS))
 
     @property
     def looks(self) -> Looks:
@@ -105,13 +99,12 @@ class LiveCore:
 
     def snapshot(self) -> Snapshot:
         ahead, self._ahead = self._ahead, None
-        if ahead is None:
-            return self._inspector.snapshot(SNAPSHOT_RUNS)
-        try:
-            return ahead.result()
-        finally:
+        first = None
+        if ahead is not None:
+            first = ahead.result()
             gc.freeze()
             gc.enable()
+        return self._inspector.snapshot(SNAPSHOT_RUNS) if first is None else first
 
     def warm(self) -> None:
         self.service.warm()
