@@ -51,5 +51,6 @@ def test_a_killed_process_brings_none() -> None:
 def test_a_change_after_the_reading_is_noticed(core: LiveCore, tmp_path: Path) -> None:
     core.read_ahead()
     stamp = core.snapshot().stamp
+    assert core.looks.stamp() == stamp
     (tmp_path / "memory/handbook/one.md").write_text("Other words.\n")
     assert core.looks.stamp() != stamp

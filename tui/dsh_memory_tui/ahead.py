@@ -5,15 +5,15 @@ from __future__ import annotations
 import os
 import pickle
 from collections.abc import Callable
-from typing import NoReturn
+from typing import Generic, NoReturn, TypeVar
 
-from dsh_memory.inspection import Snapshot
+Read = TypeVar("Read")
 
 
-class Ahead:
-    """A snapshot under way in a second process; begin it before any thread is started."""
+class Ahead(Generic[Read]):
+    """A reading under way in a second process; begin it before any thread is started."""
 
-    def __init__(self, read: Callable[[], Snapshot]) -> None:
+    def __init__(self, read: Callable[[], Read]) -> None:
         self._source, sink = os.pipe()
         self._process = os.fork()
         if self._process == 0:
@@ -21,18 +21,18 @@ class Ahead:
             _send(read, sink)
         os.close(sink)
 
-    def result(self) -> Snapshot | None:
-        """The snapshot; None where the process brought none: whoever reads for itself then meets what it met."""
+    def result(self) -> Read | None:
+        """What was read; None where the process brought none: whoever reads for itself then meets what it met."""
         with open(self._source, "rb") as file:
             data = file.read()
         _, status = os.waitpid(self._process, 0)
         if status != 0:
             return None
-        snapshot = pickle.loads(data)  # noqa: S301 (our own process wrote it)
-        return snapshot if isinstance(snapshot, Snapshot) else None
+        found: Read = pickle.loads(data)  # noqa: S301 (our own process wrote it)
+        return found
 
 
-def _send(read: Callable[[], Snapshot], sink: int) -> NoReturn:
+def _send(read: Callable[[], object], sink: int) -> NoReturn:
     status = 1
     try:
         data = pickle.dumps(read(), pickle.HIGHEST_PROTOCOL)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from dsh_memory import Environment, MemoryService
 from dsh_memory.inspection import (
+    Begun,
     FileDiff,
     Inspector,
     PreviewView,
@@ -82,16 +83,13 @@ class LiveCore:
         self.environment = environment
         self.service = MemoryService(environment, clock=clock)
         self._inspector = Inspector(environment, clock=clock, records=self.service.records)
-        self._ahead: Ahead | None = None
+        self._ahead: Ahead[tuple[Snapshot, Begun | None]] | None = None
 
     def read_ahead(self) -> None:
-        """Begin to read the first snapshot in a second process; who asks for it waits for what is left.
-
-        The first look for changes then reads all once more, for this process to remember.
-        """
+        """Begin to read the first snapshot in a second process; who asks for it waits for what is left."""
         # Nothing that is made until then is garbage; looking for some costs a tenth of the start.
         gc.disable()
-        self._ahead = Ahead(lambda: self._inspector.snapshot(SNAPSHOT_RUNS))
+        self._ahead = Ahead(lambda: (self._inspector.snapshot(SNAPSHOT_RUNS), self._inspector.begun))
 
     @property
     def looks(self) -> Looks:
@@ -99,12 +97,15 @@ class LiveCore:
 
     def snapshot(self) -> Snapshot:
         ahead, self._ahead = self._ahead, None
-        first = None
         if ahead is not None:
             first = ahead.result()
             gc.freeze()
             gc.enable()
-        return self._inspector.snapshot(SNAPSHOT_RUNS) if first is None else first
+            if first is not None:
+                snapshot, begun = first
+                self._inspector.continue_from(begun)
+                return snapshot
+        return self._inspector.snapshot(SNAPSHOT_RUNS)
 
     def warm(self) -> None:
         self.service.warm()

@@ -42,6 +42,7 @@ from dsh_memory.inspection.values import (
     UsageFact,
     UsedRecord,
 )
+from dsh_memory.inspection.watching import Begun
 
 if TYPE_CHECKING:
     from dsh_memory.inspection.plan_values import (
@@ -61,6 +62,7 @@ __all__ = [
     "ActiveRunFact",
     "ActivityDay",
     "ApplyPlan",
+    "Begun",
     "ChangeKind",
     "ClearPlan",
     "Count",

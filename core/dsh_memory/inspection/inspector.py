@@ -24,7 +24,7 @@ from dsh_memory.inspection.values import (
     TopicView,
 )
 from dsh_memory.inspection.visiting import Memo, Visit
-from dsh_memory.inspection.watching import Watch
+from dsh_memory.inspection.watching import Begun, Watch
 from dsh_memory.repository.content import RecordCache
 from dsh_memory.repository.git import GitFailed
 from dsh_memory.repository.opening import Repository
@@ -81,6 +81,16 @@ class Inspector:
             with self._watch_lock:
                 self._watch.begin_with(scan)
         return snapshot
+
+    @property
+    def begun(self) -> Begun | None:
+        """The payload's file times as the first snapshot read them, for `continue_from` in another process."""
+        return self._watch.begun
+
+    def continue_from(self, begun: Begun | None) -> None:
+        """Watch on from a first snapshot that another process read."""
+        with self._watch_lock:
+            self._watch.begun = begun
 
     def overview(self) -> Overview:
         """Everything Status, Health and the frame show."""

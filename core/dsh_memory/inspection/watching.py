@@ -47,6 +47,8 @@ _GIT_PATHS: Final = (
 )
 
 _Times = tuple[int, int, int, int] | None
+#: The files' times by name, by folder.
+Begun = dict[str, dict[str, _Times]]
 
 
 class Watch:
@@ -56,7 +58,8 @@ class Watch:
         self._root = environment.memory_root
         self._settings = os.path.join(environment.dsh_home, "settings.yaml")
         self._folders: dict[str, _Folder] = {}
-        self._begun: dict[str, dict[str, _Times]] | None = None
+        self.begun: Begun | None = None
+        """What the first look has to compare with, where the payload was read before it."""
         self._turn: list[tuple[str, str]] = []
         self._changes_seen = 0
 
@@ -79,14 +82,14 @@ class Watch:
 
     def begin_with(self, scan: Scan) -> None:
         """Take the payload as it was read first; the next look compares with it."""
-        if not self._folders and self._begun is None:
-            self._begun = {f"{self._root}/{name}": {} for name in RECORD_FOLDERS}
+        if not self._folders and self.begun is None:
+            self.begun = {f"{self._root}/{name}": {} for name in RECORD_FOLDERS}
             for live in scan.files.values():
                 if live.path == SUMMARY:
                     continue
                 folder, _, name = f"{self._root}/{live.path}".rpartition("/")
                 times = live.inode, live.size, live.mtime_ns, live.ctime_ns
-                self._begun.setdefault(folder, {})[name] = times
+                self.begun.setdefault(folder, {})[name] = times
 
     def _holder(self, now: datetime) -> Hashable:
         # A holder that dies changes no file.
@@ -105,8 +108,8 @@ class Watch:
             path = waiting.pop()
             times = _times(path)
             folder = self._folders.get(path)
-            if folder is None and self._begun is not None:
-                begun = self._begun.get(path, {})
+            if folder is None and self.begun is not None:
+                begun = self.begun.get(path, {})
                 folder = _list(path, times, begun)
                 self._changes_seen += folder.files.keys() != begun.keys()
             elif folder is None or folder.times != times:
@@ -114,9 +117,9 @@ class Watch:
                 self._changes_seen += 1
             seen[path] = folder
             waiting += folder.folders
-        if self._begun is not None:
-            self._changes_seen += len(self._begun.keys() - seen.keys())
-            self._begun = None
+        if self.begun is not None:
+            self._changes_seen += len(self.begun.keys() - seen.keys())
+            self.begun = None
         self._changes_seen += len(self._folders.keys() - seen.keys())
         self._folders = seen
         if not self._turn:
