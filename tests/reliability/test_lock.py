@@ -89,13 +89,15 @@ def test_lock_whose_holder_is_gone_is_taken_at_once(
     state = read_lock(root, utc_now())
     assert state is not None and not state.active
     with hold(root, "clear", RUN, utc_now, wait_seconds=0):
-        pass
+        held = read_lock(root, utc_now())
+        assert held is not None and held.active and held.run_id == RUN
 
 
 def test_lock_of_a_dead_process_is_taken_at_once(memory: MemoryRepository, root: Root) -> None:
     write_lock(memory, pid=dead_pid(), startedAt=format_instant(utc_now() - timedelta(minutes=1)))
     with hold(root, "clear", RUN, utc_now, wait_seconds=0):
-        pass
+        held = read_lock(root, utc_now())
+        assert held is not None and held.active and held.run_id == RUN
 
 
 @pytest.mark.parametrize("text", ["", "5", "{", '{"pid": true, "startedAt": "2026-08-20T12:00:00Z"}'])
@@ -109,7 +111,8 @@ def test_unreadable_lock_counts_as_held_for_five_seconds(
         pass
     os.utime(path, (path.stat().st_mtime - 6,) * 2)
     with hold(root, "clear", RUN, utc_now, wait_seconds=0):
-        pass
+        held = read_lock(root, utc_now())
+        assert held is not None and held.active and held.run_id == RUN
 
 
 def test_live_process_of_other_hands_is_honoured_until_six_hours(
@@ -218,7 +221,8 @@ def test_stopped_holder_makes_writers_wait_and_then_answer(memory: MemoryReposit
         holder.wait()
         holder.stdout.close()  # type: ignore[union-attr]
     with hold(root, "clear", RUN, utc_now, wait_seconds=0):
-        pass
+        held = read_lock(root, utc_now())
+        assert held is not None and held.active and held.run_id == RUN
 
 
 HOLDER = """

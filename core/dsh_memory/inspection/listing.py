@@ -18,7 +18,7 @@ from dsh_memory.inspection.values import (
     UsedRecord,
 )
 from dsh_memory.records import Malformed
-from dsh_memory.records.metadata import STATUSES, TYPES
+from dsh_memory.records.metadata import STATUSES, TYPES, has_ended
 from dsh_memory.records.outline import Outline
 from dsh_memory.repository.layout import RECORD_FOLDERS
 
@@ -115,7 +115,7 @@ def figures(items: Iterable[Outline | Malformed], usage: Mapping[str, UsageFact]
     due_for_review: list[DueRecord] = []
     used: list[UsedRecord] = []
     legacy = expired = 0
-    now, soon = today.isoformat(), _soon(today)
+    soon = _soon(today)
     for item in items:
         folders[item.path.partition("/")[0]] += 1
         if isinstance(item, Malformed):
@@ -131,7 +131,7 @@ def figures(items: Iterable[Outline | Malformed], usage: Mapping[str, UsageFact]
         types[item.type] += 1
         statuses[item.status] += 1
         if item.expires_at is not None and item.expires_at <= soon:
-            expired += item.expires_at <= now
+            expired += has_ended(item.expires_at, today)
             expiring.append(_due(item, item.expires_at, today))
         if item.review_after is not None and item.review_after <= soon:
             due_for_review.append(_due(item, item.review_after, today))
@@ -155,11 +155,10 @@ def _marks(item: Outline | Malformed, today: date) -> tuple[Mark, ...]:
     if item.is_legacy:
         return ("legacy",)
     marks: tuple[Mark, ...] = ()
-    if item.expires_at is not None:
-        if item.expires_at <= today.isoformat():
-            marks += ("expired",)
-        elif item.expires_at <= _soon(today):
-            marks += ("expiring",)
+    if has_ended(item.expires_at, today):
+        marks += ("expired",)
+    elif item.expires_at is not None and item.expires_at <= _soon(today):
+        marks += ("expiring",)
     if item.review_after is not None and item.review_after <= today.isoformat():
         marks += ("review",)
     if item.conflicted:

@@ -198,9 +198,12 @@ def hidden_from(record: Record) -> str | None:
 def is_expired(subject: Metadata | Record, today: date) -> bool:
     """Whether a record's validity has ended on a UTC day; it ends at 00:00 UTC of `expires_at` itself."""
     metadata = subject.metadata if isinstance(subject, Record) else subject
-    if metadata is None or metadata.expires_at is None:
-        return False
-    return metadata.expires_at <= today.isoformat()
+    return metadata is not None and has_ended(metadata.expires_at, today)
+
+
+def has_ended(expires_at: str | None, today: date) -> bool:
+    """Whether a validity that ends at 00:00 UTC of `expires_at` has ended on a UTC day; None never ends."""
+    return expires_at is not None and expires_at <= today.isoformat()
 
 
 def is_shown(record: Record, today: date) -> bool:

@@ -17,6 +17,9 @@ from typing import Any, Final
 
 from dsh_memory.repository.opening import Repository
 
+#: Reading fewer rows anew takes less than writing the table of a large memory.
+WORTH_KEEPING: Final = 200
+
 _CHECKSUM_LENGTH: Final = len(b"00000000\n")
 
 _log = logging.getLogger("dsh_memory")

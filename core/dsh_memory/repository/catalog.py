@@ -9,14 +9,12 @@ from __future__ import annotations
 from typing import Any, Final
 
 from dsh_memory.records.metadata import Malformed
-from dsh_memory.repository.cache_file import CacheFile
+from dsh_memory.repository.cache_file import WORTH_KEEPING, CacheFile
 from dsh_memory.repository.content import Content, Kind, RecordCache
 from dsh_memory.repository.layout import LiveFile
 from dsh_memory.repository.opening import Repository
 
 _NAME: Final = "contents-1.json"
-# Reading fewer files anew takes less than writing the catalog of a large memory.
-_WORTH_KEEPING: Final = 200
 
 
 def recall_contents(repository: Repository, cache: RecordCache) -> None:
@@ -27,7 +25,7 @@ def recall_contents(repository: Repository, cache: RecordCache) -> None:
 
 def keep_contents(repository: Repository, cache: RecordCache) -> None:
     """Leave later processes what was read anew, if it is enough to be worth it."""
-    if cache.read_anew >= _WORTH_KEEPING:
+    if cache.read_anew >= WORTH_KEEPING:
         CacheFile(repository, _NAME).store(_row(content) for content in cache.contents() if content.readable)
 
 

@@ -7,13 +7,11 @@ from typing import Final
 
 from dsh_memory.records.metadata import Record
 from dsh_memory.records.outline import Outline, outline_of
-from dsh_memory.repository.cache_file import CacheFile
+from dsh_memory.repository.cache_file import WORTH_KEEPING, CacheFile
 from dsh_memory.repository.content import Content, ContentReader, Kind
 from dsh_memory.repository.opening import Repository
 
 _NAME: Final = "outlines-1.json"
-# Making fewer anew takes less than writing the table of a large memory.
-_WORTH_KEEPING: Final = 200
 
 
 class Outlines:
@@ -33,7 +31,7 @@ class Outlines:
 
     def keep(self, repository: Repository) -> None:
         """Leave later processes what was made anew, if it is enough to be worth it."""
-        if self._made_anew >= _WORTH_KEEPING:
+        if self._made_anew >= WORTH_KEEPING:
             self._made_anew = 0
             CacheFile(repository, _NAME).store((blob, *outline) for blob, outline in self._known.values())
 
